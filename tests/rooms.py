@@ -25,13 +25,12 @@ MAY_IMPORT = {
     "web": {"__init__", "arguments", "clock", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "letters", "rules", "sinks", "web"},
-    "local": {"clock", "disk", "errors", "kafka", "lazily", "rules", "signals", "sinks", "streaming", "wording"},
+    "local": {"clock", "errors", "kafka", "lazily", "rules", "signals", "sinks", "streaming", "wording"},
+    "pipelines": {"arguments", "durations", "errors", "local", "sinks", "spark", "streaming", "web", "wording"},
     "spark": {
-        "local",
         "streaming",
         "rules",
         "sinks",
-        "web",
         "arguments",
         "errors",
         "clock",
@@ -81,7 +80,20 @@ MAY_IMPORT = {
     "testing": {"broker", "clock", "errors", "local", "simulation"},
     "pytest_plugin": {"broker", "errors", "simulation", "testing", "timer", "web"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace", "web"},
+    "cli": {
+        "__init__",
+        "arguments",
+        "broker",
+        "cdc",
+        "doctor",
+        "errors",
+        "outbox",
+        "pipelines",
+        "relay",
+        "spark",
+        "trace",
+        "web",
+    },
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -89,6 +101,7 @@ INSIDE_STREAMING: dict[str, set[str]] = {
     "owner": {"places"},
     "buckets": set(),
     "frames": set(),
+    "checkpoint": {"owner", "places", "state", "toml"},
     "places": set(),
     "statistics": set(),
     "layout": {"frames"},
@@ -101,7 +114,6 @@ INSIDE_STREAMING: dict[str, set[str]] = {
 INSIDE_SPARK: dict[str, set[str]] = {
     "checkpoint": set(),
     "delays": set(),
-    "progress": set(),
     "session": set(),
     "source": set(),
     "packing": {"session"},
@@ -115,7 +127,6 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "checking": {"checkpoint", "session", "source", "streams"},
     "fresh": {"checkpoint", "streams"},
     "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "watching"},
-    "command": {"checking", "fresh", "pipeline", "progress", "session"},
     "rescaling": {"checkpoint", "packing", "pipeline", "session", "source"},
 }  # fmt: skip
 INSIDE_BROKER: dict[str, set[str]] = {

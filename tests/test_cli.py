@@ -19,7 +19,7 @@ import pytest
 from tests.spark.least_pipeline import LEAST as PIPELINE
 from waterclock import __version__, cli
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
-from waterclock.spark import command as spark
+from waterclock.pipelines import command as pipelines
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_each_error_has_its_exit_code(
     def fail(_: Any) -> int:
         raise error("the reason")
 
-    monkeypatch.setattr(spark, "run", fail)
+    monkeypatch.setattr(pipelines, "run", fail)
     assert cli.main(["run", "x.toml"]) == code
     assert ("the reason" in one_sentence(capsys)) is (error is not KeyboardInterrupt)
 

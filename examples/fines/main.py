@@ -26,7 +26,7 @@ from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.folders import alone_in
-from waterclock.spark.progress import Bar
+from waterclock.pipelines.progress import Bar
 from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import Config, load
 
@@ -62,7 +62,7 @@ ABOUT = (
     "In 10,000 real traffic fines each penalty stands exactly 60 days after its notification. This job takes the "
     "penalties out. It sends the rest to a topic of waterclock's own broker, as a careless network would: up to 14 days "
     "late, and one event in twenty twice. Meanwhile a pipeline with waterclock's rules makes every penalty again, and in "
-    " the end its table is compared with the records.\n"
+    "the end its table is compared with the records.\n"
 )
 LEFT = {"picture": "fines.png", "report": "report.html", "table": "fines.db", "for programs": "report.json"}
 

@@ -39,8 +39,8 @@ from waterclock.errors import (
     see_doctor,
     unstopped,
 )
+from waterclock.pipelines import command as pipelines
 from waterclock.relay import command as relay
-from waterclock.spark import command as spark
 from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
 from waterclock.web.console import command as console
@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
     parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="a script for that shell")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    spark.add_to(commands.add_parser("run", help="run a pipeline"))
+    pipelines.add_to(commands.add_parser("run", help="run a pipeline"))
     state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))

@@ -170,6 +170,38 @@ def test_fresh_removes_nothing_if_the_run_could_not_start_or_the_folder_holds_an
     assert table(file.parent) == before
 
 
+def test_a_removal_that_was_killed_is_ended_by_the_next_start(file: Path) -> None:
+    run_locally(file)
+    with closing(sqlite3.connect(file.parent / "out.db", isolation_level=None)) as db:
+        for name in ("results", "results_batches", "results_dead_letters"):
+            db.execute(f"DROP TABLE {name}")
+    (file.parent / "checkpoint" / "waterclock.removing").touch()
+    assert run_locally(file).batches == 7
+    assert not (file.parent / "checkpoint" / "waterclock.removing").exists()
+
+
+def test_a_checkpoint_that_was_moved_with_its_sink_goes_on(file: Path, tmp_path: Path) -> None:
+    change(file, 'path = "in"', f'path = "{file.parent / "in"}"')
+    change(file, "[time]\n", "[time]\nclose = false\n")
+    run_locally(file)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("checkpoint", "out.db", file.name):
+        (file.parent / name).rename(moved / name)
+    assert run_locally(moved / file.name).batches == 0
+
+
+def test_one_checkpoint_for_two_sinks_is_refused_and_not_removed(file: Path) -> None:
+    run_locally(file)
+    change(file, 'path = "out.db"', 'path = "other.db"')
+    with pytest.raises(StateMismatch, match=r'is that of the pipeline with .*checkpoint = "checkpoint-2"'):
+        run_locally(file)
+    with pytest.raises(UsageError, match=r"so it is not removed.*checkpoint-2"):
+        start_over(load(file))
+    change(file, 'checkpoint = "checkpoint"', 'checkpoint = "checkpoint-2"')
+    assert run_locally(file).batches == 7
+
+
 def gone(folder: Path) -> None:
     (folder / "in" / "001.jsonl").unlink()
 

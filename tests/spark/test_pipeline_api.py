@@ -16,8 +16,8 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.folder import stored as stored_in
 from waterclock.spark.pipeline import configured
+from waterclock.streaming.checkpoint import stored as stored_in
 from waterclock.streaming.toml.config import load
 
 ORDERS = (

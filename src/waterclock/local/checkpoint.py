@@ -5,23 +5,33 @@
     waterclock.state   the buckets (snapshots.py)
     waterclock.lock    who works on it (streaming/owner.py)
 
+How it is removed, and whose it is: streaming/checkpoint.py.
+
 Rule 1: each engine refuses the other's.
-Rule 2: `--fresh` removes what has one of these names, and nothing of a folder in which there is anything else.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from waterclock.disk import write_whole
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch
 from waterclock.local.record import Place
 from waterclock.local.snapshots import NAME, Snapshots
 from waterclock.local.sources import Source
+from waterclock.streaming.checkpoint import (
+    MARK,
+    NOTES,
+    Names,
+    Removal,
+    cannot_be_made,
+    changed,
+    has_changed,
+    stored,
+    write,
+)
 from waterclock.streaming.owner import LOCK, owner_of
 from waterclock.streaming.toml.config import SERVED
 
@@ -29,15 +39,15 @@ _OF_SPARK = (
     'the checkpoint {} is that of engine = "spark": name another checkpoint in [pipeline] and another table in [sink], or '
     "go on with that engine"
 )
-_NOTES = "waterclock.json"
-_OURS = (NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, _NOTES)  # the settings go last
+_OURS = frozenset({NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, NOTES, MARK})
+_NAMES = Names(_OURS.__contains__, frozenset({NOTES, SERVED}))
 
 
 class LocalCheckpoint:
     """A checkpoint; `take` comes first."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._owner = path, owner_of(path)
+        self.path, self._owner, self._removal = path, owner_of(path), Removal(path, _NAMES)
         self._notes: dict[str, Any] = {}
         self._first: Any = {}
         self._identity: Any = {}
@@ -50,38 +60,30 @@ class LocalCheckpoint:
 
     def take(self, settings: Mapping[str, Any], sink: str, source: Source) -> None:
         """Have it for these settings, made if it is not there; UsageError or StateMismatch if it is another's."""
+        self._owner.take()  # if it is there: nobody is removing it now
+        self._removal.finish()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(
-                f"the checkpoint {self.path} cannot be made: {error.strerror or error}. Name another folder as checkpoint "
-                "in [pipeline], or clear the way"
-            ) from error
+            raise cannot_be_made(self.path, error) from error
         self._owner.take()
-        file, served = self.path / _NOTES, self.path / SERVED
         if (self.path / "metadata").exists() or (self.path / "offsets").exists():
             raise StateMismatch(_OF_SPARK.format(self.path))
-        if file.exists():
-            self._notes = _read(file)
-            before = self._notes.get("settings", {})
-            changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
-            if changed:
-                raise StateMismatch(
-                    f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
-                    "would mean something else now. Undo the change, or start over with --fresh."
-                )
+        if (self.path / NOTES).exists():
+            self._notes = _read(self.path / NOTES)
+            if others := changed(self._notes.get("settings", {}), settings):
+                raise has_changed(self.path, others)
         else:
-            self._notes = {"engine": "local", "settings": dict(settings)}
+            self._notes = {"engine": "local", "settings": dict(settings), "checkpoint": str(self.path)}
         self._identity = dict(source.identity())
         self.is_another_source = self._notes.get("identity", self._identity) != self._identity
-        if served.exists() and served.read_text() != sink:
+        if (served := self._removal.anothers(sink)) is not None:
             raise StateMismatch(
-                f"the checkpoint {self.path} is that of the pipeline with {served.read_text()}, and this one has {sink}: "
+                f"the checkpoint {self.path} is that of the pipeline with {served}, and this one has {sink}: "
                 f'write checkpoint = "{self.path.name}-2" below [pipeline] in this one\'s file'
             )
         self._first = self._notes.get("first") or source.first()
-        if not served.exists():
-            write_whole(served, sink.encode())
+        self._removal.serves(sink)
 
     def snapshots(self) -> Snapshots:
         """The file of its buckets, opened."""
@@ -90,7 +92,7 @@ class LocalCheckpoint:
     def begin(self, query: str) -> None:
         """Write down what must be the same from here on."""
         self._notes |= {"query": query, "first": self._first, "identity": self._identity}
-        write_whole(self.path / _NOTES, json.dumps(self._notes, indent=1).encode())
+        write(self.path / NOTES, json.dumps(self._notes, indent=1))
 
     @property
     def first(self) -> Place:
@@ -99,32 +101,13 @@ class LocalCheckpoint:
 
     def refuse_to_remove(self, sink: str) -> None:
         """Have it; UsageError if it is in use, holds other things, or goes with another sink than the one at `sink`."""
-        if not self.path.exists():
-            return
-        if not self.path.is_dir():
-            raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
+        self._removal.refuse_other_things()
         self._owner.take()
-        strange = sorted(each.name for each in self.path.iterdir() if each.name not in _OURS)
-        if strange:
-            raise UsageError(
-                f"the checkpoint {self.path} has other things in its folder ({strange[0]}, ...), so it is not removed: "
-                "move them away, or name another folder as checkpoint in [pipeline]"
-            )
-        served = self.path / SERVED
-        if served.exists() and served.read_text() != sink:
-            raise UsageError(
-                f"the checkpoint {self.path} is that of the pipeline with {served.read_text()}, so it is not removed: "
-                f'write checkpoint = "{self.path.name}-2" below [pipeline] in this one\'s file, or remove it by hand'
-            )
+        self._removal.refuse_anothers(sink)
 
     def remove(self) -> None:
-        """Remove its files, the settings last; the lock stays until it is let go."""
-        if not self.path.exists():
-            return
-        for name in _OURS:
-            (self.path / name).unlink(missing_ok=True)
-        with suppress(OSError):  # it is a link, or a disk is mounted there
-            self.path.rmdir()
+        """Remove its files; the lock stays until it is let go."""
+        self._removal.run()
 
     def close(self) -> None:
         """Let it go."""
@@ -132,12 +115,7 @@ class LocalCheckpoint:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise StateMismatch(
-            f"{file} is damaged ({error}): restore it, or remove the checkpoint: the state is made anew from the source"
-        ) from None
+    found = stored(file)
     if found.get("engine") != "local":
         raise StateMismatch(_OF_SPARK.format(file.parent))
-    return found  # type: ignore[no-any-return]
+    return found

@@ -51,6 +51,7 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
+from waterclock.streaming.checkpoint import settings_of
 from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
@@ -96,11 +97,7 @@ class LocalPipeline:
         self._checkpoint = checkpoint
         self._settings = settings = {
             "engine": "local",
-            "state": bucket.VERSION,
-            "buckets": buckets,
-            "rules": repr(rules),
-            "watermark_delay_us": watermark_delay_us,
-            **source.settings(),
+            **settings_of(source.settings(), rules, watermark_delay_us, buckets),
         }
         self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
         self._version = version("waterclock")

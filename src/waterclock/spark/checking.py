@@ -22,9 +22,10 @@ import pyarrow as pa
 from waterclock.sinks.destination import Destination, Findings
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.session.runtimes import use_java
-from waterclock.spark.source import Stream, results_schema, settings_of
+from waterclock.spark.source import Stream, results_schema
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores
+from waterclock.streaming.checkpoint import settings_of
 from waterclock.streaming.given import ChosenColumns
 from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Config, read
@@ -80,7 +81,7 @@ def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, fo
         found.unchecked.append("whether the checkpoint was made with these settings: the columns belong to them")
         return
     buckets = config.buckets or checkpoint.buckets() or by_cores(config.cores)
-    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets)
+    settings = settings_of(stream.settings(), config.rules, config.watermark_delay_us, buckets)
     found.try_to(partial(checkpoint.refuse_others, settings))
 
 

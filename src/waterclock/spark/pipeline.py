@@ -37,18 +37,19 @@ from waterclock.spark.batch.outlets import Outlets, outlets_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.reads import Reads, set_aside
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
-from waterclock.spark.fresh import Removal
+from waterclock.spark.fresh import removal_of
 from waterclock.spark.packing import operator
 from waterclock.spark.packing.packs import in_workers
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.session.starts import Starts, call_interruptible, explained
-from waterclock.spark.source import results_schema, settings_of
+from waterclock.spark.source import results_schema
 from waterclock.spark.streams import check_source, results_of, stream_of
 from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
+from waterclock.streaming.checkpoint import settings_of
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.owner import owner_of
 from waterclock.streaming.places.place import Place, is_remote, place_of
@@ -172,17 +173,17 @@ class Pipeline:
         self._stream.check()
         self._checkpoint.refuse_unusable()
         self._owner.take()
-        Removal(self._checkpoint).finish()
+        removal_of(self._checkpoint).finish()
         if session is not None:
             self._stream.begin(session)
             self._schema = results_schema(self._stream, self._rules)
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
-            checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
+            checkpoint, removal = self._checkpoint, removal_of(self._checkpoint)
             with removal.explaining(self._outlets.place):
                 self._outlets.open(checkpoint)  # 1
                 self._stream.refuse_if_closed()
-                checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
+                checkpoint.claim(settings_of(self._stream.settings(), self._rules, self._delay_us, self.buckets))  # 2
             removal.serves(self._outlets.place)
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)

@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 from waterclock.rules.model import Rules
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import Place, is_remote
-from waterclock.streaming.state import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,14 +113,3 @@ def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
     if event is None or rules is None:
         return event
     return frames.result_schema(event.field(rules.key).type, event)
-
-
-def settings_of(stream: Stream, rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
-    """What a checkpoint's state depends on."""
-    return {
-        "state": bucket.VERSION,
-        "buckets": buckets,
-        "rules": repr(rules),
-        "watermark_delay_us": delay_us,
-        **stream.settings(),
-    }

@@ -13,7 +13,7 @@ import waterclock
 from tests.spark.checkpoint.test_source_files import write_entry
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.fresh import Removal
+from waterclock.spark.fresh import removal_of
 
 
 def checkpoint(folder: Path, batches: int) -> Checkpoint:
@@ -211,7 +211,7 @@ def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path,
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(UsageError, match="is not removed"):
-        Removal(Checkpoint(tmp_path)).refuse_other_things()
+        removal_of(Checkpoint(tmp_path)).refuse_other_things()
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path,
 def test_a_checkpoint_whole_or_damaged_may_be_removed(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).touch()
-    Removal(Checkpoint(tmp_path)).refuse_other_things()
-    Removal(Checkpoint(tmp_path / "gone")).refuse_other_things()
+    removal_of(Checkpoint(tmp_path)).refuse_other_things()
+    removal_of(Checkpoint(tmp_path / "gone")).refuse_other_things()
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_checkpoint_with_something_of_somebody_elses_in_it_is_not_removed(tmp_
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(UsageError, match=r"has other things in its folder \(\.?precious"):
-        Removal(Checkpoint(tmp_path)).refuse_other_things()
+        removal_of(Checkpoint(tmp_path)).refuse_other_things()
 
 
 def test_a_removal_that_goes_on_leaves_what_has_no_name_of_a_checkpoints(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_removal_that_goes_on_leaves_what_has_no_name_of_a_checkpoints(tmp_pat
     (old.path / ".metadata.crc").touch()
     (old.path / "waterclock.removing").touch()
     (old.path / "precious.txt").touch()
-    Removal(old).finish()
+    removal_of(old).finish()
     assert [path.name for path in old.local.iterdir()] == ["precious.txt"]
 
 
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"{path} cannot be made"):
             Checkpoint(path).claim({})
     with pytest.raises(UsageError, match="is a file"):
-        Removal(Checkpoint(tmp_path / "cp")).refuse_other_things()
+        removal_of(Checkpoint(tmp_path / "cp")).refuse_other_things()
 
 
 def test_a_removal_that_was_killed_is_ended_by_the_next_start(tmp_path: Path) -> None:
@@ -259,12 +259,12 @@ def test_a_removal_that_was_killed_is_ended_by_the_next_start(tmp_path: Path) ->
     old = checkpoint(tmp_path / "cp", 2)
     write_entry(old.path / "sources" / "0", "0", ("a", 0))
     old.claim({})
-    Removal(old).finish()
+    removal_of(old).finish()
     assert old.last_batch() == 1
     with patch("shutil.rmtree", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        Removal(old).run()
-    Removal(old).refuse_other_things()
-    Removal(old).finish()
+        removal_of(old).run()
+    removal_of(old).refuse_other_things()
+    removal_of(old).finish()
     assert not old.path.exists()
 
 
@@ -273,20 +273,20 @@ def test_a_checkpoint_behind_a_link_is_emptied_and_the_link_stays(tmp_path: Path
     (tmp_path / "cp").symlink_to(tmp_path / "large disk")
     old = checkpoint(tmp_path / "cp", 1)
     old.claim({})
-    Removal(old).run()
+    removal_of(old).run()
     assert list((tmp_path / "cp").iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
-    Removal(Checkpoint(tmp_path / "there" / "not")).run()
+    removal_of(Checkpoint(tmp_path / "there" / "not")).run()
     made = Checkpoint(tmp_path / "c")
     made.claim({})
     with (
         patch("os.rmdir", side_effect=PermissionError(13, "Permission denied")),
         pytest.raises(UsageError, match=r"c cannot be removed: Permission denied\. .* by hand"),
     ):
-        Removal(made).run()
-    Removal(made).run()
+        removal_of(made).run()
+    removal_of(made).run()
     assert not made.path.exists()
 
 

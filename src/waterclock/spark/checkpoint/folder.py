@@ -32,9 +32,10 @@ from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files
+from waterclock.streaming.checkpoint import NOTES, cannot_be_made, changed, damaged, has_changed, stored, write
 from waterclock.streaming.files.folder import written_in
 from waterclock.streaming.layout import CLOSING, came_after_the_close
-from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, written_ms
 from waterclock.wording import counted
 
 _SPARK = ("metadata", "offsets", "commits", "sources", "state", "spark.log")
@@ -53,7 +54,7 @@ _OURS = "waterclock."  # what begins with this, too
 def is_of_a_checkpoint(name: str) -> bool:
     """Whether a name is one of these, or that of a file on its way to one, or of Java's sum of one.
 
-    >>> [is_of_a_checkpoint(name) for name in ("offsets", ".metadata.crc", "waterclock.json", "notes.txt")]
+    >>> [is_of_a_checkpoint(name) for name in ("offsets", ".metadata.crc", NOTES, "notes.txt")]
     [True, True, True, False]
     """
     plain = name.lstrip(".")
@@ -112,7 +113,7 @@ class Checkpoint:
             return None
         query_id = stored(file).get("id")
         if not isinstance(query_id, str):
-            raise _damaged(file, "it has no id")
+            raise damaged(file, "it has no id")
         return query_id
 
     def last_batch(self) -> int | None:
@@ -145,7 +146,7 @@ class Checkpoint:
         try:
             found = json.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
         except ValueError as error:
-            raise _damaged(self.path / "offsets" / str(batch_id), str(error)) from error
+            raise damaged(self.path / "offsets" / str(batch_id), str(error)) from error
         return found if isinstance(found, dict) else {}
 
     def files_of(self, batch_id: int) -> list[str]:
@@ -170,21 +171,18 @@ class Checkpoint:
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch if a later start has others."""
-        file = self.path / "waterclock.json"
+        file = self.path / NOTES
         try:
             make_folder(self.heartbeats)
         except OSError as error:
-            raise UsageError(
-                f"the checkpoint {self.path} cannot be made: {error.strerror or error}. Name another folder as checkpoint "
-                "in [pipeline], or clear the way"
-            ) from error
+            raise cannot_be_made(self.path, error) from error
         if not file.exists():
             write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
         self.refuse_others(settings)
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
         """Raise StateMismatch if the checkpoint was made with other settings; nothing is written."""
-        file = self.path / "waterclock.json"
+        file = self.path / NOTES
         if not file.exists():
             return
         before = stored(file)
@@ -194,20 +192,17 @@ class Checkpoint:
                 f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
                 "Move it back, or leave a link to it there, or start over with --fresh."
             )
-        changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
-        known = "state" if "state" in changed else "".join(changed)
+        others = changed(before, settings)
+        known = "state" if "state" in others else "".join(others)
         if known in _CHANGED and (known != "path" or "path" in before):
             old, new = before.get(known), settings.get(known)
             raise StateMismatch(_CHANGED[known].format(path=self.path, old=old, new=new))
-        if changed:
-            raise StateMismatch(
-                f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
-                "would mean something else now. Undo the change, or start over with --fresh."
-            )
+        if others:
+            raise has_changed(self.path, others)
 
     def buckets(self) -> int | None:
         """In how many buckets the state is kept; None if there is none yet, or if that is several operators'."""
-        file = self.path / "waterclock.json"
+        file = self.path / NOTES
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
 
@@ -218,12 +213,6 @@ class Checkpoint:
                 f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "
                 "behind its first batch"
             )
-
-    def lies_where_it_was_made(self) -> bool:
-        """Whether it was neither moved nor copied, as far as it shows."""
-        with suppress(StateMismatch):  # damaged, or not there
-            return bool(stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
-        return False
 
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
@@ -300,26 +289,3 @@ class Checkpoint:
                 f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
                 "pipeline as the user who made it, or give that one's rights"
             )
-
-
-def stored(file: Place) -> dict[str, Any]:
-    """What a JSON file of the checkpoint holds."""
-    try:
-        stored = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(file, str(error)) from error
-    if not isinstance(stored, dict):
-        raise _damaged(file, f"it holds no JSON object but {type(stored).__name__}")
-    return stored
-
-
-def _damaged(file: Place, why: str) -> StateMismatch:
-    return StateMismatch(
-        f"the checkpoint's file {file} is damaged: {why}. Restore the checkpoint and the sink from a copy of both, or "
-        "start over with --fresh."
-    )
-
-
-def write(file: Place, text: str) -> None:
-    """Write it whole or not at all; when it returns, it outlasts a crash of the machine too."""
-    write_whole(file, text.encode())

@@ -44,8 +44,9 @@ from typing import Any
 
 from waterclock.errors import StateMismatch
 from waterclock.sinks.ledger import Epoch
-from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.source_files import TakenFile, entries_of, entry_of, files_of_entry
+from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 from waterclock.wording import counted
 

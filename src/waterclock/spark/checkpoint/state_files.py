@@ -24,7 +24,8 @@ from contextlib import suppress
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, StateMismatch
 from waterclock.sinks import LastBatch
-from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.places.place import is_remote, names_in, remove
 
 CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"

@@ -33,13 +33,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.batch.steps import SOURCE, applied, refuse_stateful
-from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.dataframe.lines import LINES, json_rows, reads_lines, text_options, uncut, with_letters
 from waterclock.spark.dataframe.rows import ASIDE, CORRUPT, FILE, REASON, pack_letters, row_packer
 from waterclock.spark.files import reader
 from waterclock.spark.packing.packs import TIMED, in_workers
 from waterclock.spark.packing.transform import check_columns, delay_text, with_id
 from waterclock.spark.source import FOREVER, Stream, literal, names_of
+from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.files.folder import check_readable
 from waterclock.streaming.layout import refuse_own
 from waterclock.streaming.places.place import is_remote, make_folder

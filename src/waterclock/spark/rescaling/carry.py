@@ -41,7 +41,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.checkpoint.folder import Checkpoint, others_in, stored, write
+from waterclock.spark.checkpoint.folder import Checkpoint, others_in
 from waterclock.spark.rescaling.stored import (
     PARTITIONS,
     PartsProcessor,
@@ -53,6 +53,7 @@ from waterclock.spark.rescaling.stored import (
     write_state,
 )
 from waterclock.streaming.buckets import checked
+from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.layout import BEGIN_ANEW
 from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from waterclock.spark.progress import Bar, summary_table
+from waterclock.pipelines.progress import Bar, summary_table
 from waterclock.streaming.statistics import Summary
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 from contextlib import closing
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from waterclock.arguments import describe, master
@@ -34,74 +33,39 @@ def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
     if arguments.check:
         return _check(arguments)
-    from waterclock.spark.progress import Bar
+    from waterclock.pipelines.engines import ENGINES
+    from waterclock.pipelines.progress import Bar
     from waterclock.streaming.statistics import prometheus
-    from waterclock.streaming.toml.config import load, log_of
+    from waterclock.streaming.toml.config import load
 
     config = load(arguments.pipeline)
-    if _is_local(arguments, config):
-        return _run_local(arguments, config)
-    from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import configured
-    from waterclock.spark.session.session import conf_for, start
-
-    conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-    log = log_of(config, arguments.pipeline)
-    begin = partial(start, config.name, config.cores, conf_for(config.checkpoint, conf), log, beside=config.modules())
-    session = begin(config.buckets) if config.is_remote() else None  # its places are reached through Spark
+    engine = ENGINES[_engine(arguments, config)](config, arguments.pipeline, arguments.master)
     if arguments.fresh:
-        start_over(config)
-    pipeline = configured(config)
-    try:
+        engine.start_over()
+    with closing(engine.configured()) as pipeline:
         pipeline.check()
         shown = arguments.metrics, "run", pipeline.statistics, prometheus
         server = option.open_server(*shown, console=arguments.console, hide_values=arguments.hide_values)
-        with server, Bar(config.name, quiet=arguments.json) as bar:
-            session = session or begin(pipeline.buckets)
-            summary = pipeline.run(session.spark, arguments.live, bar.report)
-    finally:
-        pipeline.close()
+        with server, Bar(config.name, quiet=arguments.json, note=engine.note) as bar:
+            summary = engine.run(pipeline, arguments.live, bar.report)
     _print_summary(arguments, summary)
     return 0
 
 
-def _is_local(arguments: argparse.Namespace, config: Any) -> bool:
-    """Whether Spark is not asked for: by the command, else by the file, None if that cannot be read."""
-    return arguments.engine == "local" if arguments.engine else config is not None and config.local.is_chosen
-
-
-def _run_local(arguments: argparse.Namespace, config: Any) -> int:
-    """`run` without Spark."""
-    from waterclock.local import command
-    from waterclock.spark.progress import Bar
-    from waterclock.streaming.statistics import prometheus
-
-    if arguments.master:
-        raise UsageError('--master is for engine = "spark": leave it out')
-    if arguments.fresh:
-        command.start_over(config)
-    with closing(command.configured(config)) as pipeline:
-        pipeline.check()
-        shown = arguments.metrics, "run", pipeline.statistics, prometheus
-        server = option.open_server(*shown, console=arguments.console, hide_values=arguments.hide_values)
-        with server, Bar(config.name, quiet=arguments.json, note="starting") as bar:
-            summary = command.run(pipeline, arguments.live, bar.report)
-    _print_summary(arguments, summary)
-    return 0
+def _engine(arguments: argparse.Namespace, config: Any) -> str:
+    """The command's engine, else the file's; `config` is None if that cannot be read."""
+    return arguments.engine or ("local" if config is not None and config.local.is_chosen else "spark")
 
 
 def _check(arguments: argparse.Namespace) -> int:
     """Print what is wrong, and what only a run can show; 1 if something is wrong."""
+    from waterclock.pipelines.engines import check
     from waterclock.streaming.toml.config import read
 
     if arguments.fresh:
         raise UsageError("--check changes nothing, and looks at what is there: leave out --fresh")
     config, _ = read(arguments.pipeline)
-    if _is_local(arguments, config):
-        from waterclock.local.command import check
-    else:
-        from waterclock.spark.checking import check
-    found = check(arguments.pipeline)
+    found = check(_engine(arguments, config), arguments.pipeline)
     if arguments.json:
         print(json.dumps(asdict(found), indent=1))
         return 1 if found.faults else 0
@@ -114,7 +78,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _print_summary(arguments: argparse.Namespace, summary: Any) -> None:
-    from waterclock.spark.progress import summary_record, summary_table
+    from waterclock.pipelines.progress import summary_record, summary_table
 
     if arguments.json:
         print(json.dumps(summary_record(summary), indent=1))

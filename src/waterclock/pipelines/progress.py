@@ -46,7 +46,7 @@ _CLOSING_YEAR = 9999
 class Bar:
     """A progress bar for one pipeline; `quiet` shows nothing."""
 
-    def __init__(self, name: str, quiet: bool = False, note: str = "starting Spark") -> None:
+    def __init__(self, name: str, quiet: bool = False, note: str = "starting") -> None:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),

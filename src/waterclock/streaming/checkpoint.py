@@ -1,0 +1,202 @@
+"""What a checkpoint is, whichever engine keeps it: what may not change while it lives, whose results go with it, and how it
+is removed.
+
+    waterclock.json      the settings at its first start, and where it was made
+    waterclock.sink      where the results are that go with it
+    waterclock.removing  it is being removed; what else is in the folder counts no more
+
+Rule 1: who removes a checkpoint removes what has a name of one, and nothing from a folder in which there is anything else.
+Rule 2: two pipelines with one checkpoint are told apart by their sinks; not where it was moved, for its sink may have been
+        moved with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.model import Rules
+from waterclock.streaming.owner import LOCK, OWNERS
+from waterclock.streaming.places.place import Place, names_in, remove, write_whole
+from waterclock.streaming.state import bucket
+from waterclock.streaming.toml.config import SERVED
+
+NOTES, MARK = "waterclock.json", "waterclock.removing"
+_BESIDE_IT = {"spark.log", LOCK, OWNERS}
+
+
+# What may not change -------------------------------------------------------------------------------------------
+
+
+def settings_of(source: Mapping[str, Any], rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
+    """What a checkpoint's state depends on; `source` is the source's part of it."""
+    return {
+        "state": bucket.VERSION,
+        "buckets": buckets,
+        "rules": repr(rules),
+        "watermark_delay_us": delay_us,
+        **source,
+    }
+
+
+def changed(before: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """The names of the settings that are others now."""
+    return sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
+
+
+def has_changed(path: Place, names: list[str]) -> StateMismatch:
+    """The error of a pipeline that changed while its checkpoint lives."""
+    return StateMismatch(
+        f"the pipeline changed since the checkpoint {path} was made ({', '.join(names)}): its state would mean something "
+        "else now. Undo the change, or start over with --fresh."
+    )
+
+
+def cannot_be_made(path: Place, error: OSError) -> UsageError:
+    return UsageError(
+        f"the checkpoint {path} cannot be made: {error.strerror or error}. Name another folder as checkpoint in "
+        "[pipeline], or clear the way"
+    )
+
+
+def stored(file: Place) -> dict[str, Any]:
+    """What a JSON file of the checkpoint holds."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(file, str(error)) from error
+    if not isinstance(found, dict):
+        raise damaged(file, f"it holds no JSON object but {type(found).__name__}")
+    return found
+
+
+def damaged(file: Place, why: str) -> StateMismatch:
+    return StateMismatch(
+        f"the checkpoint's file {file} is damaged: {why}. Restore the checkpoint and the sink from a copy of both, or "
+        "start over with --fresh."
+    )
+
+
+def write(file: Place, text: str) -> None:
+    """Write it whole or not at all; when it returns, it outlasts a crash of the machine too."""
+    write_whole(file, text.encode())
+
+
+def lies_where_it_was_made(path: Place) -> bool:
+    """Whether it was neither moved nor copied, as far as it shows."""
+    with suppress(StateMismatch):  # damaged, or not there
+        return bool(stored(path / NOTES).get("checkpoint") == str(path))
+    return False
+
+
+# How it is removed ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Which names in a folder are those of an engine's checkpoint, and `proofs`, one of which is in every one."""
+
+    are_ours: Callable[[str], bool]
+    proofs: frozenset[str]
+
+
+class Removal:
+    """The removal of a checkpoint. A mark in the folder goes last: what a kill in the midst leaves is no checkpoint."""
+
+    def __init__(self, path: Place, names: Names) -> None:
+        self._path, self._names = path, names
+        self._mark, self._sink = path / MARK, path / SERVED
+
+    def serves(self, sink: str) -> None:
+        """Write down which sink's results go with the checkpoint; again is the same."""
+        if self._served() != sink:
+            write(self._sink, sink)
+
+    def anothers(self, sink: str) -> str | None:
+        """Where the results of the checkpoint are, if that is not `sink`: it is another pipeline's. Else None.
+
+        None too if it was moved: its sink may have been moved with it.
+        """
+        served = self._served()
+        return served if served != sink and lies_where_it_was_made(self._path) else None
+
+    @contextmanager
+    def explaining(self, sink: str) -> Iterator[None]:
+        """What does not fit is another pipeline's, if the checkpoint goes with the results of another sink."""
+        try:
+            yield
+        except StateMismatch as error:
+            if (served := self.anothers(sink)) is None or {*served.split(" and ")} & {*sink.split(" and ")}:
+                raise
+            raise StateMismatch(
+                f"the checkpoint {self._path} is that of the pipeline with {served}, and this one has {sink}. Each "
+                f'pipeline needs a checkpoint of its own: write checkpoint = "{self._path.name}-2" below [pipeline] in '
+                "this one's file, and run it again. Nothing was lost. If it is the same pipeline and its sink was changed: "
+                "name the old sink again, or give it a new checkpoint too, and it reads everything again into the new sink"
+            ) from error
+
+    def refuse_anothers(self, sink: str) -> None:
+        """Raise UsageError if the checkpoint is another pipeline's, by its sink."""
+        if (served := self.anothers(sink)) is not None:
+            raise UsageError(
+                f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: write "
+                f'checkpoint = "{self._path.name}-2" below [pipeline] in this one\'s file, or remove it by hand if this '
+                "pipeline takes the place of that one"
+            )
+
+    def refuse_other_things(self) -> None:
+        """Raise UsageError if the path is a file, or a folder that holds other things than a checkpoint's."""
+        if not self._path.exists():
+            return
+        if not self._path.is_dir():
+            raise UsageError(
+                f"the checkpoint {self._path} is a file, so it is not removed: name a folder in [pipeline]"
+            )
+        names = set(names_in(self._path))
+        if names - _BESIDE_IT and not names & {*self._names.proofs, MARK}:
+            raise UsageError(
+                f"the folder {self._path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
+                "removed: name another folder as checkpoint in [pipeline]"
+            )
+        if others := self._others():
+            raise UsageError(
+                f"the checkpoint {self._path} has other things in its folder ({others[0]}, ...), so it is not removed: "
+                "move them away, or name another folder as checkpoint in [pipeline]"
+            )
+
+    def run(self) -> None:
+        """Remove the checkpoint that is in the folder, and the folder if that can be; UsageError if some of it stays.
+
+        A link, or the place where a disk is mounted, stays, and so does what has no name of a checkpoint's.
+        """
+        try:
+            if self._path.exists():
+                write(self._mark, "")
+                kept = {MARK, OWNERS, *self._others()}
+                for name in [name for name in names_in(self._path) if name not in kept]:
+                    remove(self._path / name)
+                remove(self._mark)
+        except OSError as error:
+            raise UsageError(
+                f"the checkpoint {self._path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
+                "already, so remove it by hand"
+            ) from error
+        if isinstance(self._path, Path):
+            with suppress(OSError):
+                self._path.rmdir()
+
+    def finish(self) -> None:
+        """Remove the rest if a removal was killed: Spark would take the files named in it for read."""
+        if self._mark.exists():
+            self.run()
+
+    def _served(self) -> str | None:
+        return self._sink.read_text() if self._sink.exists() else None
+
+    def _others(self) -> list[str]:
+        return sorted(name for name in names_in(self._path) if not self._names.are_ours(name))
