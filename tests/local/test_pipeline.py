@@ -86,6 +86,16 @@ def test_a_run_that_ended_cleanly_reads_nothing_again(file: Path) -> None:
     assert run_locally(file).batches == 1
 
 
+def test_a_heartbeat_among_events_of_a_file_moves_time_and_is_no_event(file: Path) -> None:
+    run_locally(make_pipeline(file.parent / "closed", orders(40), 6))
+    change(file, "[time]\n", "[time]\nclose = false\n")
+    last = max((file.parent / "in").iterdir(), key=lambda each: each.stat().st_mtime_ns)
+    last.write_text(last.read_text() + json.dumps({"order": None, "at": "2026-02-01T00:00:00Z"}) + "\n")
+    summary = run_locally(file)
+    assert (summary.totals["events"], summary.totals["heartbeats"]) == (RECORDS, 1)
+    assert kinds(table(file.parent)) == kinds(table(file.parent / "closed")) != []
+
+
 def test_what_comes_after_the_close_is_refused(file: Path) -> None:
     run_locally(file)
     (file.parent / "in" / "late.jsonl").write_text("{}\n")

@@ -79,7 +79,11 @@ def spark_hash(value: int) -> int:
 
 
 def places(keys: pa.Array, count: int) -> np.ndarray:
-    """The place (0 .. count-1) of each key's bucket; keys are texts or integers without nulls."""
+    """The place (0 .. count-1) of each key's bucket; keys are texts or integers without nulls.
+
+    >>> places(pa.array(["a", "é", "7"]), 16).tolist(), places(pa.array([7, -20]), 16).tolist()
+    ([3, 14, 2], [2, 12])
+    """
     encoded = pc.dictionary_encode(keys)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
