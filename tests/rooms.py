@@ -90,7 +90,6 @@ MAY_IMPORT = {
         "outbox",
         "pipelines",
         "relay",
-        "spark",
         "trace",
         "web",
     },

@@ -108,6 +108,7 @@ COMMANDS = [
     ["run"],
     ["state"],
     ["state", "rescale"],
+    ["state", "move"],
     ["broker"],
     ["broker", "promote"],
     ["cdc"],

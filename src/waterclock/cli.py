@@ -40,8 +40,8 @@ from waterclock.errors import (
     unstopped,
 )
 from waterclock.pipelines import command as pipelines
+from waterclock.pipelines import state
 from waterclock.relay import command as relay
-from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
 from waterclock.web.console import command as console
 from waterclock.web.top import command as top
@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="a script for that shell")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     pipelines.add_to(commands.add_parser("run", help="run a pipeline"))
-    state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
+    state.add_to(commands.add_parser("state", help="show or carry over what a pipeline keeps in its checkpoint"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
     move.add_to(commands.add_parser("move", help="go on where a Debezium connector ended"))

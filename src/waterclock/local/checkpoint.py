@@ -4,6 +4,7 @@
     waterclock.sink    where the results are that go with it
     waterclock.state   the buckets (snapshots.py)
     waterclock.lock    who works on it (streaming/owner.py)
+    carried-over.json  which checkpoint took its place (streaming/checkpoint.py)
 
 How it is removed, and whose it is: streaming/checkpoint.py.
 
@@ -17,13 +18,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from waterclock.errors import StateMismatch
-from waterclock.local.record import Place
-from waterclock.local.snapshots import NAME, Snapshots
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.local.record import ENGINE, Place
+from waterclock.local.snapshots import NAME, Snapshots, stored_in
 from waterclock.local.sources import Source
 from waterclock.streaming.checkpoint import (
     MARK,
     NOTES,
+    OVER,
     Names,
     Removal,
     cannot_be_made,
@@ -39,8 +41,27 @@ _OF_SPARK = (
     'the checkpoint {} is that of engine = "spark": name another checkpoint in [pipeline] and another table in [sink], or '
     "go on with that engine"
 )
-_OURS = frozenset({NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, NOTES, MARK})
+_OURS = frozenset({NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, NOTES, OVER, MARK})
 _NAMES = Names(_OURS.__contains__, frozenset({NOTES, SERVED}))
+
+
+def is_local(checkpoint: Any) -> bool:
+    """Whether there is a checkpoint of this engine; StateMismatch if it is damaged, so that nobody can say."""
+    if not isinstance(checkpoint, Path) or not (checkpoint / NOTES).exists():
+        return False
+    return stored(checkpoint / NOTES).get("engine") == ENGINE
+
+
+def look(checkpoint: Path) -> tuple[int, list[tuple[int, int, bytes, int]]]:
+    """In how many buckets its state is kept, and those that hold something (`snapshots.stored_in`); UsageError if none
+    does. Nothing is written, and the pipeline may run meanwhile."""
+    found = stored_in(checkpoint / NAME) if (checkpoint / NAME).exists() else []
+    if not found:
+        raise UsageError(
+            f"the checkpoint {checkpoint} holds no state of rules yet: name the folder of a pipeline's checkpoint, behind "
+            "its first batch"
+        )
+    return int(stored(checkpoint / NOTES)["settings"]["buckets"]), found
 
 
 class LocalCheckpoint:
@@ -74,7 +95,7 @@ class LocalCheckpoint:
             if others := changed(self._notes.get("settings", {}), settings):
                 raise has_changed(self.path, others)
         else:
-            self._notes = {"engine": "local", "settings": dict(settings), "checkpoint": str(self.path)}
+            self._notes = {"engine": ENGINE, "settings": dict(settings), "checkpoint": str(self.path)}
         self._identity = dict(source.identity())
         self.is_another_source = self._notes.get("identity", self._identity) != self._identity
         if (served := self._removal.anothers(sink)) is not None:
@@ -116,6 +137,6 @@ class LocalCheckpoint:
 
 def _read(file: Path) -> dict[str, Any]:
     found = stored(file)
-    if found.get("engine") != "local":
+    if found.get("engine") != ENGINE:
         raise StateMismatch(_OF_SPARK.format(file.parent))
     return found

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from waterclock.errors import StateMismatch
+from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Batch, RecordingSink, written_once
 from waterclock.streaming.given import ChosenColumns, of_kinds, with_results
 from waterclock.streaming.toml.steps import Outlet
@@ -38,7 +38,8 @@ class LocalOutlet:
 
     def open(self, results: pa.Schema) -> None:
         self._chosen = ChosenColumns(self._columns, results) if self._columns else None
-        self.sink.open(self._chosen.schema if self._chosen else results)
+        self.schema = self._chosen.schema if self._chosen else results
+        self.sink.open(self.schema)
         self.sink.begin()  # rule 2
         self.sink.rollback()
         if (last := self.sink.last_applied()) is not None:
@@ -89,6 +90,15 @@ class Outlets:
                 "another table in [sink], or start over with --fresh"
             )
         return held[0].query if held else None
+
+    def only(self) -> LocalOutlet:
+        """The sink of a pipeline that has one; UsageError if there are several."""
+        if len(self._all) > 1:
+            raise UsageError(
+                "the pipeline has several sinks, which cannot be handed over to another checkpoint in one transaction: "
+                "go on with its engine, or start over with --fresh"
+            )
+        return self._first
 
     @property
     def last(self) -> int:

@@ -33,17 +33,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
+from pathlib import Path
 from threading import Event
 from uuid import uuid4
 
 import pyarrow as pa
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.errors import SinkLost, StateMismatch
+from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.outlets import Outlets
-from waterclock.local.record import Record, record_of
+from waterclock.local.record import Clock, Place, Record, record_of
 from waterclock.local.snapshots import Snapshots, Written
 from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
@@ -51,9 +52,10 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
-from waterclock.streaming.checkpoint import settings_of
-from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
+from waterclock.streaming.checkpoint import refuse_handed_over, settings_of
+from waterclock.streaming.layout import BEGIN_ANEW, CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
+from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.wording import counted
@@ -71,6 +73,26 @@ class Made:
     written: list[Written]
     newest_us: int | None
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A pipeline that does not run: all that its sink has of it up to `batch_id` is in its buckets.
+
+    `places` are those of the batches whose records are kept, the last one at the end; `clock` is the watermark of each
+    partition; `shelf` gives the blobs of a bucket.
+    """
+
+    checkpoint: Path
+    rules: Rules
+    sink: RecordingSink
+    schema: pa.Schema
+    batch_id: int
+    first: Place
+    places: Sequence[Place]
+    clock: Clock
+    stored: Sequence[StoredBucket]
+    shelf: Callable[[int], dict[int, bytes]]
 
 
 class LocalPipeline:
@@ -127,7 +149,9 @@ class LocalPipeline:
             return
         self.check_source()
         self._checkpoint.take(self._settings, self._outlets.place, self._source)
-        self._query = self._outlets.open(self._schema) or self._checkpoint.query or uuid4().hex  # 1
+        serves = self._outlets.open(self._schema)
+        refuse_handed_over(self._checkpoint.path, serves)
+        self._query = serves or self._checkpoint.query or uuid4().hex  # 1
         self._count_all()
         self._batch, self._whole = self._outlets.last, self._outlets.whole
         self._snapshots = snapshots = self._checkpoint.snapshots()
@@ -159,6 +183,34 @@ class LocalPipeline:
             self._name, self._outlets.describe(), self._batches, self._events, seconds, self._outlets.totals()
         )
 
+    def kept(self) -> Kept:
+        """What another engine goes on from; UsageError or StateMismatch if its buckets lack what the sink has."""
+        self.check()
+        assert self._snapshots is not None
+        only, at, records, path = self._outlets.only(), self._buckets.at(), self._records(), self._checkpoint.path
+        self._refuse_others(records, at)
+        if self._batch < 0:
+            raise UsageError(
+                f"{self._outlets.describe()} has no batch yet, so there is no state to carry over: write the other engine "
+                "and another checkpoint under [pipeline]"
+            )
+        if at < self._batch:
+            raise StateMismatch(
+                f"the state in the checkpoint {path} lacks batches up to {self._batch}, which {self._outlets.describe()} "
+                "has: the last run did not end cleanly. Start it once more with this engine, let it end, then carry over"
+            )
+        last = records[at]
+        self._buckets.watermarks = bucket.Watermarks(last.clock)
+        if self._is_closed():
+            raise UsageError(
+                f"the pipeline of the checkpoint {path} was closed: all of its results are out, and nothing would go on. "
+                f"{BEGIN_ANEW}"
+            )
+        stored = [held for _, (_, held) in sorted(self._snapshots.load(self._query, at).items())]
+        places = [record.place for _, record in sorted(records.items())]
+        first, shelf = self._checkpoint.first, self._snapshots.shelf
+        return Kept(path, self._rules, only.sink, only.schema, at, first, places, last.clock, stored, shelf)
+
     def close(self) -> None:
         """End of use."""
         self._source.close()
@@ -176,8 +228,7 @@ class LocalPipeline:
     def _begin(self, live: bool) -> None:
         assert self._snapshots is not None
         first, at = self._checkpoint.first, self._buckets.at()
-        told = self._outlets.inputs(self._query)
-        records = {batch: record_of(text, self._outlets.describe()) for batch, text in told}
+        records = self._records()
         self._refuse_others(records, at)
         if at >= 0:
             self._buckets.watermarks = bucket.Watermarks(records[at].clock)
@@ -191,6 +242,10 @@ class LocalPipeline:
         self._source.begin([first, *(record.place for record in records.values())], live)
         if self._closed and (behind := sum(self._source.behind(self._place).values())):
             raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
+
+    def _records(self) -> dict[int, Record]:
+        told = self._outlets.inputs(self._query)
+        return {batch: record_of(text, self._outlets.describe()) for batch, text in told}
 
     def _refuse_others(self, records: dict[int, Record], at: int) -> None:
         """Rule 5, and a log that is not whole."""

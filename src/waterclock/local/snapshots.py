@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -46,6 +46,23 @@ class Written:
     grown: int  # bytes by which the state became larger
 
 
+def stored_in(path: Path) -> list[tuple[int, int, bytes, int]]:
+    """Of each bucket in the file its number, the last batch that it has taken, what every batch reads of it, and the bytes
+    of all of it. Nothing is written, and a run may write meanwhile; EnvironmentMissing if it cannot be read."""
+    bytes_ = (
+        "length(engine) + length(rows) + (SELECT total(length(blob)) FROM shelf WHERE shelf.bucket = bucket.bucket)"
+    )
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            found = db.execute(f"SELECT bucket, batch, engine, {bytes_} FROM bucket ORDER BY bucket").fetchall()
+    except sqlite3.Error as error:
+        raise EnvironmentMissing(
+            f"the state in {path} cannot be read: {unstopped(error)}. See to its disk and rights; where it is damaged, a "
+            "run makes it anew from the source"
+        ) from None
+    return [(number, batch, engine, int(size)) for number, batch, engine, size in found]
+
+
 class Snapshots:
     """Read by the thread of the rules, written by that of the sink."""
 
@@ -73,6 +90,11 @@ class Snapshots:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("DELETE FROM bucket WHERE query <> ? OR batch > ?", (query, last))
             self._db.execute("DELETE FROM shelf WHERE bucket NOT IN (SELECT bucket FROM bucket)")
+
+    def shelf(self, bucket: int) -> dict[int, bytes]:
+        """All blobs of a bucket."""
+        with self._errors(), self._lock:
+            return dict(self._db.execute("SELECT number, blob FROM shelf WHERE bucket = ?", (bucket,)))
 
     def blob(self, bucket: int, number: int) -> bytes:
         with self._errors(), self._lock:

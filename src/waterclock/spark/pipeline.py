@@ -172,6 +172,7 @@ class Pipeline:
         """
         self._stream.check()
         self._checkpoint.refuse_unusable()
+        self._checkpoint.refuse_another_engine()
         self._owner.take()
         removal_of(self._checkpoint).finish()
         if session is not None:
@@ -183,13 +184,21 @@ class Pipeline:
             with removal.explaining(self._outlets.place):
                 self._outlets.open(checkpoint)  # 1
                 self._stream.refuse_if_closed()
-                checkpoint.claim(settings_of(self._stream.settings(), self._rules, self._delay_us, self.buckets))  # 2
+                checkpoint.claim(self.settings())  # 2
             removal.serves(self._outlets.place)
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
             self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
             self._totals = self._outlets.first.sink.totals()
             self._gathering.holds(self._totals)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self._checkpoint
+
+    def settings(self) -> dict[str, Any]:
+        """What its state depends on."""
+        return settings_of(self._stream.settings(), self._rules, self._delay_us, self.buckets)
 
     def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
         """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""

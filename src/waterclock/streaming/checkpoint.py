@@ -1,13 +1,16 @@
-"""What a checkpoint is, whichever engine keeps it: what may not change while it lives, whose results go with it, and how it
-is removed.
+"""What a checkpoint is, whichever engine keeps it: what may not change while it lives, whose results go with it, which one
+took its place, and how it is removed.
 
     waterclock.json      the settings at its first start, and where it was made
     waterclock.sink      where the results are that go with it
     waterclock.removing  it is being removed; what else is in the folder counts no more
+    carried-over.json    the one to which its state was carried over
 
 Rule 1: who removes a checkpoint removes what has a name of one, and nothing from a folder in which there is anything else.
 Rule 2: two pipelines with one checkpoint are told apart by their sinks; not where it was moved, for its sink may have been
         moved with it.
+Rule 3: of two between which state is carried over the sink alone decides which one counts: the one whose query wrote its
+        last batch. The file only says it in words. So a crash at any moment leaves one of them to be used, and no more.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from waterclock.streaming.places.place import Place, names_in, remove, write_who
 from waterclock.streaming.state import bucket
 from waterclock.streaming.toml.config import SERVED
 
-NOTES, MARK = "waterclock.json", "waterclock.removing"
+NOTES, MARK, OVER = "waterclock.json", "waterclock.removing", "carried-over.json"
 _BESIDE_IT = {"spark.log", LOCK, OWNERS}
 
 
@@ -92,6 +95,17 @@ def lies_where_it_was_made(path: Place) -> bool:
     with suppress(StateMismatch):  # damaged, or not there
         return bool(stored(path / NOTES).get("checkpoint") == str(path))
     return False
+
+
+def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
+    """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this."""
+    over = checkpoint / OVER
+    if query_id is not None and over.exists() and stored(over).get("query_id") == query_id:
+        raise StateMismatch(
+            f"the state of the checkpoint {checkpoint} was carried over to {stored(over).get('to')}, to which the sink "
+            "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no more "
+            "use, and may be removed"
+        )
 
 
 # How it is removed ---------------------------------------------------------------------------------------------

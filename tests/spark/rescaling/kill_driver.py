@@ -1,11 +1,16 @@
-"""A rescale that kills itself behind a step of carry.py: `python kill_driver.py PIPELINE.toml BUCKETS NEW STEP`."""
+"""What carries a state over and dies behind a step of carry.py: this process by a signal (`python kill_driver.py STEP
+rescale PIPELINE.toml ...`), or a test's own as an exception."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from waterclock import cli
 from waterclock.spark.checkpoint import state_files
@@ -22,7 +27,27 @@ STEPS = {
 }
 
 
-def main(file: str, buckets: str, new: str, step: int) -> int:
+class Death(BaseException):
+    """The end of a process, as an exception."""
+
+
+@contextmanager
+def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever comes to the end of that step dies there."""
+    place, name = STEPS[step]
+    real = getattr(place, name)
+
+    def dying(*arguments: Any) -> None:
+        real(*arguments)
+        raise Death
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, dying)
+        with pytest.raises(Death):
+            yield
+
+
+def main(step: int, *command: str) -> int:
     if step:
         place, name = STEPS[step]
         real = getattr(place, name)
@@ -32,8 +57,8 @@ def main(file: str, buckets: str, new: str, step: int) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
         setattr(place, name, dying)
-    return cli.main(["state", "rescale", file, "--buckets", buckets, "--to", new])
+    return cli.main(["state", *command])
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4], int(sys.argv[4])))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

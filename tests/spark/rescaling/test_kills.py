@@ -34,7 +34,7 @@ LAST = max(STEPS)  # the sink is handed over
 
 
 def rescaling(file: Path, new: Place, step: int = 0) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(DRIVER), str(file), "64", str(new), str(step)]
+    command = [sys.executable, str(DRIVER), str(step), "rescale", str(file), "--buckets", "64", "--to", str(new)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
 

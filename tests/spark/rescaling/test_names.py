@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-import waterclock.spark.rescaling.carry, waterclock.spark.rescaling.command
+import waterclock.spark.rescaling.carry, waterclock.pipelines.state
 from waterclock import spark
 from waterclock.spark import *
 import types

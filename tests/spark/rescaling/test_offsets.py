@@ -14,7 +14,7 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescaling.carry import _Carry, carry_offsets, number_of_handing_over
+from waterclock.spark.rescaling.carry import _Rescale, carry_offsets, number_of_handing_over
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -63,7 +63,7 @@ def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
     old, new = pair
     state_files.begin(new, old)
     session: Any = SimpleNamespace(conf={})
-    again = _Carry(session, old, new, Rules("key", "time"), 64, lambda told: None)
+    again = _Rescale(session, old, new, Rules("key", "time"), 64, lambda told: None)
     again._refuse_other_things()
     (new.local / "precious.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds other things \(precious.txt"):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.rescaling.kill_driver import STEPS
+from tests.spark.rescaling.kill_driver import STEPS, death_behind
 from tests.spark.rescaling.staged import (
     KINDS,
     STAGES,
@@ -37,26 +35,6 @@ from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
-
-
-class Death(BaseException):
-    """The end of a process, as an exception."""
-
-
-@contextmanager
-def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whoever comes to the end of that step dies there."""
-    place, name = STEPS[step]
-    real = getattr(place, name)
-
-    def dying(*arguments: Any) -> None:
-        real(*arguments)
-        raise Death
-
-    with monkeypatch.context() as patched:
-        patched.setattr(place, name, dying)
-        with pytest.raises(Death):
-            yield
 
 
 @pytest.mark.long(seconds=14)

@@ -200,6 +200,16 @@ class Checkpoint:
         if others:
             raise has_changed(self.path, others)
 
+    def refuse_another_engine(self) -> None:
+        """StateMismatch if it was made without Spark; nothing is written."""
+        file = self.path / "waterclock.json"
+        if file.exists() and stored(file).get("engine") is not None:
+            raise StateMismatch(
+                f'the checkpoint {self.path} is that of engine = "local": carry its state over with waterclock state move '
+                "PIPELINE.toml --engine spark, or name another checkpoint in [pipeline] and another table in [sink], or go "
+                "on with that engine"
+            )
+
     def buckets(self) -> int | None:
         """In how many buckets the state is kept; None if there is none yet, or if that is several operators'."""
         file = self.path / NOTES

@@ -11,8 +11,7 @@ Spark counts the batches of a new checkpoint from 0. A sink goes on counting: it
 On a cluster each executor writes its partitions' part under the checkpoint's path on its own machine. If that is not one
 folder for all, the batches go on as long as the executors live, and the state of none of them outlives them.
 
-Rule 1: the sink alone decides which of the two counts: the one whose query wrote its last batch. These files only say it in
-        words. So a crash at any moment leaves one of them to be used, and no more.
+Rule 1: the sink alone decides which of the two counts (streaming/checkpoint.py, rule 3). These files only say it in words.
 Rule 2: a folder that comes over a network may show a new file a while later: it is waited for.
 """
 
@@ -25,10 +24,11 @@ from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, StateMismatch
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.streaming.checkpoint import stored, write
+from waterclock.streaming.checkpoint import OVER, stored, write
+from waterclock.streaming.checkpoint import refuse_handed_over as refuse_old
 from waterclock.streaming.places.place import is_remote, names_in, remove
 
-CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"
+CARRIED, CARRYING = "carried.json", "waterclock.carrying"
 PARTS = "waterclock.parts"
 
 
@@ -70,18 +70,14 @@ def refuse_handed_over(checkpoint: Checkpoint, applied: LastBatch | None) -> Non
     Where a handing over was killed behind the sink's commit, its mark goes now.
     """
     query_id = None if applied is None else applied.query_id
-    over, mark = checkpoint.path / OVER, checkpoint.path / CARRYING
-    if over.exists() and query_id is not None and stored(over).get("query_id") == query_id:
-        raise StateMismatch(
-            f"the state of the checkpoint {checkpoint.path} was carried over to {stored(over).get('to')}, to which the "
-            "sink belongs now: name that one as checkpoint. The old one is of no more use, and may be removed"
-        )
+    refuse_old(checkpoint.path, query_id)
+    mark = checkpoint.path / CARRYING
     if not mark.exists():
         return
     if query_id is None or query_id != checkpoint.query_id():
         raise StateMismatch(
             f"the checkpoint {checkpoint.path} is being made out of {stored(mark).get('from')}, and that did not come to "
-            "its end: the old one still counts. Run `waterclock state rescale` again, or go on with the old one"
+            "its end: the old one still counts. Run that command of `waterclock state` again, or go on with the old one"
         )
     with suppress(FileNotFoundError):
         remove(checkpoint.path / PARTS)

@@ -1,4 +1,5 @@
-"""A pipeline's state into a new checkpoint with another number of buckets, or in more parts; the sink goes with it.
+"""A pipeline's state into a new checkpoint of Spark's: in another number of buckets, in more parts, or from another engine
+(arrival.py). The sink goes with it.
 
 Numbered; a test dies between any two of them:
 
@@ -29,7 +30,8 @@ Rule 4: what the sources say is copied as it stands, their own logs (sources/) w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,16 +44,8 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in
-from waterclock.spark.rescaling.stored import (
-    PARTITIONS,
-    PartsProcessor,
-    StateSeen,
-    Written,
-    lay_down,
-    look,
-    parts,
-    write_state,
-)
+from waterclock.spark.rescaling.parts import StateSeen
+from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, Written, lay_down, look, parts, write_state
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.frames import DEAD_SCHEMA
@@ -62,33 +56,38 @@ from waterclock.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from waterclock.spark.pipeline import Pipeline
 
 _VERSION = "v1"
+_NEXT = "nextBatchWatermarkMs"
 
 
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
-    conf = settings_of(new.path / "offsets" / "0")["conf"]
-    commit = _lines(new.path / "commits" / "0")[1]
     noted = json.loads(_lines(old.path / "commits" / str(done))[1])
-    watermark = {name: noted[name] for name in ("nextBatchWatermarkMs",) if name in noted}  # that follows batch `done`
-    reached = {**json.loads(commit), **watermark}
-    logs: dict[str, str] = {}
+    logs = []
     for number in range(done, begun + 1):
-        version, beside, *sources = _lines(old.path / "offsets" / str(number))
-        logs[str(number - done)] = "\n".join([version, json.dumps({**json.loads(beside), "conf": conf}), *sources])
+        _, beside, *sources = _lines(old.path / "offsets" / str(number))
+        logs.append((json.loads(beside), sources))
+    lay_offsets(new, logs, noted.get(_NEXT))
+    if (old.path / "sources").is_dir():
+        copy_folder(old.path / "sources", new.path / "sources")
+
+
+def lay_offsets(new: Checkpoint, batches: Sequence[tuple[dict[str, Any], list[str]]], next_ms: int | None) -> None:
+    """Put offsets in the place of what the query that wrote the state noted: of each batch what is beside them, and a line
+    for each source. `next_ms` is the watermark that follows the first batch, None if nothing is noted of it."""
+    conf = settings_of(new.path / "offsets" / "0")["conf"]
+    reached = json.loads(_lines(new.path / "commits" / "0")[1]) | ({} if next_ms is None else {_NEXT: next_ms})
     for folder in ("offsets", "commits", "sources"):
         with suppress(FileNotFoundError):
             remove(new.path / folder)
-    if (old.path / "sources").is_dir():
-        copy_folder(old.path / "sources", new.path / "sources")
     for folder in ("offsets", "commits"):
         make_folder(new.path / folder)
-    for name, text in logs.items():
-        write(new.path / "offsets" / name, text)
+    for number, (beside, sources) in enumerate(batches):
+        write(new.path / "offsets" / str(number), "\n".join([_VERSION, json.dumps({**beside, "conf": conf}), *sources]))
     write(new.path / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
 
 
@@ -153,13 +152,13 @@ def rescale(
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
     owner = owner_of(new.path)
     try:
-        return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owner)
+        return _Rescale(spark, old, new, rules, buckets, report).run(sink, schema, owner)
     finally:
         owner.let_go()
 
 
-class _Carry:
-    """One rescale, from step 1 to 8."""
+class Carry(ABC):
+    """A state's way into the checkpoint `new`, from step 1 to 8. Where it comes from, `old`, its kind knows."""
 
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
@@ -175,7 +174,8 @@ class _Carry:
         self._folder = new.path / state_files.PARTS
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
-        before = self._refuse()  # 1
+        before = self.refuse()  # 1
+        self._refuse_other_things()
         make_folder(self._new.path)  # 2
         owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
@@ -186,12 +186,7 @@ class _Carry:
         self._report(
             f"reads {counted(before.keys, 'key')} in {counted(before.buckets, 'bucket')}, {counted(before.bytes, 'byte')}"
         )
-        laid = lay_down(
-            self._session,
-            parts(self._session, self._old, before, self._rules, self._buckets),
-            self._folder,
-            self._buckets,
-        )  # 3
+        laid = lay_down(self._session, self.parts(before), self._folder, self._buckets)  # 3
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
         written = self._write(before, laid)  # 4
         self._lay_beside(before)  # 5
@@ -203,23 +198,34 @@ class _Carry:
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
-    # 1 ---------------------------------------------------------------------------------------------------------
+    # what a kind of old state knows ----------------------------------------------------------------------------
 
-    def _refuse(self) -> StateSeen:
-        self._old.refuse_without_state()
-        if self._old.is_source_closed():
-            raise UsageError(
-                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
-                f"would go on. {BEGIN_ANEW}"
-            )
-        before = look(self._session, self._old)
-        if (before.buckets, before.partitions) == (self._buckets, self._partitions):
-            raise UsageError(
-                f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
-            )
-        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
-        self._refuse_other_things()
-        return before
+    @abstractmethod
+    def refuse(self) -> StateSeen:
+        """What there is; UsageError if it cannot be carried over."""
+
+    @abstractmethod
+    def parts(self, before: StateSeen) -> Iterable[DataFrame]:
+        """All of it, as rows of PARTS."""
+
+    @abstractmethod
+    def watermark_ms(self, before: StateSeen) -> int:
+        """Spark's watermark in its last batch; 0 for none."""
+
+    @abstractmethod
+    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+        """Lay down offsets, the sources' logs and what else is beside the state. The settings, and the sink's number of the
+        new one's batch 0."""
+
+    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
+        """The sink's number of the batch that hands it over."""
+        return state_files.ahead(self._new)
+
+    def counted(self, before: StateSeen, sink: Sink) -> int:
+        """How many bytes of state the sink's counters come to."""
+        return before.bytes
+
+    # the steps -------------------------------------------------------------------------------------------------
 
     def _refuse_other_things(self) -> None:
         """UsageError if the new folder is no place for a checkpoint."""
@@ -236,12 +242,10 @@ class _Carry:
                 "yet (--to)"
             )
 
-    # 3 and 4 ---------------------------------------------------------------------------------------------------
-
     def _write(self, before: StateSeen, laid: Written) -> Written:
+        """Step 4."""
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
-        processor = PartsProcessor(self._rules, before.clock, watermark_ms)
+        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
         written = write_state(self._session, self._new, self._folder, processor, self._partitions)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
@@ -251,18 +255,10 @@ class _Carry:
             )
         return written
 
-    # 5 ---------------------------------------------------------------------------------------------------------
-
     def _lay_beside(self, before: StateSeen) -> None:
-        begun = self._old.last_batch()
-        assert begun is not None  # one is done
-        carry_offsets(self._old, self._new, before.batch_id, begun)
-        copy_folder(self._old.heartbeats, self._new.heartbeats)
-        for name in _OURS:
-            if (self._old.path / name).exists():
-                write(self._new.path / name, (self._old.path / name).read_text())
-        state_files.carried_from(self._new, self._old, state_files.ahead(self._old) + begun + 1)
-        settings = stored(self._old.path / "waterclock.json")
+        """Step 5."""
+        settings, number = self.lay_beside(before)
+        state_files.carried_from(self._new, self._old, number)
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
         # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
@@ -274,20 +270,61 @@ class _Carry:
                 flush_folder(part) if part.is_dir() else flush_file(part)
         flush_folder(self._new.path)
 
-    # 7 --------------------------------------------------------------------------------------------------------
-
     def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
-        """A batch that says whose the sink is now."""
+        """Step 7: a batch that says whose the sink is now."""
         return Batch(
             query_id=self._query_id,
-            batch_id=number_of_handing_over(self._old, self._new, before.batch_id, sink.last_applied()),
+            batch_id=self.number(before, sink.last_applied()),
             offsets=self._new.offsets(0),
             results=schema.empty_table(),
             dead_letters=DEAD_SCHEMA.empty_table(),
-            counters={"state_bytes": written.bytes - before.bytes},
+            counters={"state_bytes": written.bytes - self.counted(before, sink)},
             watermark_us=None,
             seconds=0.0,
         )
+
+
+class _Rescale(Carry):
+    """From a checkpoint of Spark's into another number of buckets."""
+
+    def refuse(self) -> StateSeen:
+        """See `Carry`."""
+        self._old.refuse_without_state()
+        if self._old.is_source_closed():
+            raise UsageError(
+                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
+                f"would go on. {BEGIN_ANEW}"
+            )
+        before = look(self._session, self._old)
+        if (before.buckets, before.partitions) == (self._buckets, self._partitions):
+            raise UsageError(
+                f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
+            )
+        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
+        return before
+
+    def parts(self, before: StateSeen) -> Iterable[DataFrame]:
+        """See `Carry`."""
+        return [parts(self._session, self._old, before, self._rules, self._buckets)]
+
+    def watermark_ms(self, before: StateSeen) -> int:
+        """See `Carry`."""
+        return int(settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
+
+    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+        """See `Carry`."""
+        begun = self._old.last_batch()
+        assert begun is not None  # one is done
+        carry_offsets(self._old, self._new, before.batch_id, begun)
+        copy_folder(self._old.heartbeats, self._new.heartbeats)
+        for name in _OURS:
+            if (self._old.path / name).exists():
+                write(self._new.path / name, (self._old.path / name).read_text())
+        return stored(self._old.path / "waterclock.json"), state_files.ahead(self._old) + begun + 1
+
+    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
+        """See `Carry`."""
+        return number_of_handing_over(self._old, self._new, before.batch_id, applied)
 
 
 def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import msgpack
@@ -59,6 +60,34 @@ class StoredSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class BucketSeen:
+    """One bucket as it is stored: its place among all, what it holds, what that takes, and the partition it lies in."""
+
+    place: int
+    keys: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSeen:
+    """The state of a checkpoint after batch `batch_id`; a bucket that holds nothing yet is not among `stored`."""
+
+    batch_id: int
+    buckets: int
+    partitions: int
+    clock: StateClock
+    stored: tuple[BucketSeen, ...]
+
+    @property
+    def keys(self) -> int:
+        return sum(bucket.keys for bucket in self.stored)
+
+    @property
+    def bytes(self) -> int:
+        return sum(bucket.bytes for bucket in self.stored)
+
+
+@dataclass(frozen=True, slots=True)
 class StatePart:
     """Some keys' states, or some deadlines, of one bucket, for one place of the new count."""
 
@@ -88,6 +117,16 @@ def seen(engine: bytes) -> StoredSeen:
     awake = len(states.from_blobs(state["awake"], b"")) if state["awake"] else 0
     clock = StateClock(state["engine"]["watermark"], state["watermarks"])
     return StoredSeen(clock, awake + sum(map(len, Pages(BlobStore({}), state["pages"]).all())))
+
+
+def state_seen(
+    batch_id: int, count: int, found: Iterable[tuple[int, bytes, int]], clock: StateClock | None = None
+) -> StateSeen:
+    """The state that is not in Spark's parts: of each bucket its place, what every batch reads, and its bytes. Without a
+    `clock`, it is that of the furthest bucket."""
+    known = [(place, seen(engine), size) for place, engine, size in found]
+    furthest = clock or reduce(StateClock.furthest, (each.clock for _, each, _ in known), StateClock())
+    return StateSeen(batch_id, count, 1, furthest, tuple(BucketSeen(n, each.keys, size) for n, each, size in known))
 
 
 def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: int) -> Iterator[tuple[int, StatePart]]:

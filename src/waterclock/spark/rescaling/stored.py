@@ -27,10 +27,20 @@ from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.operator import RulesProcessor
 from waterclock.spark.packing.packs import in_workers
-from waterclock.spark.rescaling.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
+from waterclock.spark.rescaling.parts import (
+    BucketSeen,
+    JoinedBucket,
+    StateClock,
+    StatePart,
+    StateSeen,
+    part_of,
+    seen,
+    split,
+)
 from waterclock.spark.source import literal
 from waterclock.streaming.buckets import labels
 from waterclock.streaming.places.place import Place, is_remote
+from waterclock.streaming.state.blobs import Blobs
 from waterclock.streaming.state.bucket import StoredBucket
 
 if TYPE_CHECKING:
@@ -39,34 +49,6 @@ if TYPE_CHECKING:
 PARTS = "ts timestamp, bucket int, origin string, frame binary"  # of which a query makes state
 _SEEN = "label int, keys long, own long, watermark long, partitions map<string, bigint>"
 _OUR_STATE = {"bucket", "shelf"}
-
-
-@dataclass(frozen=True, slots=True)
-class BucketSeen:
-    """One bucket as it is stored: its place among all, what it holds, what that takes, and the partition it lies in."""
-
-    place: int
-    keys: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateSeen:
-    """The state of a checkpoint after batch `batch_id`; a bucket that holds nothing yet is not among `stored`."""
-
-    batch_id: int
-    buckets: int
-    partitions: int
-    clock: StateClock
-    stored: tuple[BucketSeen, ...]
-
-    @property
-    def keys(self) -> int:
-        return sum(bucket.keys for bucket in self.stored)
-
-    @property
-    def bytes(self) -> int:
-        return sum(bucket.bytes for bucket in self.stored)
 
 
 def look(session: SparkSession, checkpoint: Checkpoint) -> StateSeen:
@@ -151,17 +133,21 @@ def _splitter(rules: Rules, before: int, count: int) -> Callable[[pa.Table, pa.T
     def splitter(values: pa.Table, blobs: pa.Table) -> pa.Table:
         (row,) = values.to_pylist()
         shelf = dict(zip(blobs.column("number").to_pylist(), blobs.column("blob").to_pylist(), strict=True))
-        stored, at = StoredBucket(row["engine"], row["held"]), place[row["label"]]
-        made = list(split(rules, stored, shelf, count, at))
-        columns: list[Any] = [
-            pa.nulls(len(made), pa.timestamp("us", tz="UTC")),
-            pa.array([labels(count)[new] for new, _ in made], pa.int32()),
-            pa.array([f"{at:05d} {number:08d}" for number in range(len(made))], pa.string()),
-            pa.array([part.to_bytes() for _, part in made], pa.binary()),
-        ]
-        return pa.Table.from_arrays(columns, ["ts", "bucket", "origin", "frame"])
+        return parts_of(rules, StoredBucket(row["engine"], row["held"]), shelf, count, place[row["label"]])
 
     return splitter
+
+
+def parts_of(rules: Rules, stored: StoredBucket, shelf: Blobs, count: int, at: int) -> pa.Table:
+    """What the bucket at place `at` holds, as rows of PARTS for `count` buckets."""
+    made = list(split(rules, stored, shelf, count, at))
+    columns: list[Any] = [
+        pa.nulls(len(made), pa.timestamp("us", tz="UTC")),
+        pa.array([labels(count)[new] for new, _ in made], pa.int32()),
+        pa.array([f"{at:05d} {number:08d}" for number in range(len(made))], pa.string()),
+        pa.array([part.to_bytes() for _, part in made], pa.binary()),
+    ]
+    return pa.Table.from_arrays(columns, ["ts", "bucket", "origin", "frame"])
 
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -192,12 +178,11 @@ class PartsProcessor(RulesProcessor):
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
 
-def lay_down(session: SparkSession, parts: DataFrame, folder: Place, count: int) -> Written:
+def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, count: int) -> Written:
     """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
     empty = [(None, label, "", StatePart(None).to_bytes()) for label in labels(count)]
-    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(
-        str(folder) if is_remote(folder) else f"file:{folder}"
-    )
+    for each in (session.createDataFrame(empty, PARTS), *parts):
+        each.write.mode("append").parquet(str(folder) if is_remote(folder) else f"file:{folder}")
     laid = in_workers(
         session.read.schema(PARTS).parquet(literal(folder)), _summed, "held long, deadlines long"
     ).collect()

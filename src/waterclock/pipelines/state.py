@@ -1,4 +1,5 @@
-"""`waterclock state`: what a pipeline's checkpoint holds, and how it is carried over into another number of buckets."""
+"""`waterclock state`: what a pipeline's checkpoint holds, and how it is carried over: into another number of buckets, to
+another engine."""
 
 from __future__ import annotations
 
@@ -9,33 +10,47 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from waterclock.arguments import count, describe, master
+from waterclock.errors import UsageError
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
-    from waterclock.spark.rescaling.stored import StateSeen
+    from waterclock.spark.rescaling.parts import StateSeen
     from waterclock.streaming.places.place import Place
+    from waterclock.streaming.toml.config import Config
 
+ENGINES = ("spark", "local")
 _SHOWN = 20  # buckets, the largest ones
 _EXAMPLES = """waterclock state show orders-checkpoint
-example: waterclock state rescale orders.toml --buckets 64"""
+example: waterclock state rescale orders.toml --buckets 64
+example: waterclock state move orders.toml --engine spark"""
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """The commands beneath it."""
     describe(parser, show, _EXAMPLES)
     parser.description = "`waterclock state`: the state that a pipeline keeps in its checkpoint."
-    commands = parser.add_subparsers(required=True, metavar="show|rescale", help="what to do; --help of each says more")
+    commands = parser.add_subparsers(
+        required=True, metavar="show|rescale|move", help="what to do; --help of each says more"
+    )
     parser = commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state")
     describe(parser, show, "waterclock state show orders-checkpoint")
     parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder or URI, or the pipeline's file")
     parser.add_argument("--json", action="store_true", help="print it as JSON, with every bucket")
     parser = commands.add_parser("rescale", help="carry the state over into another number of buckets")
     describe(parser, rescale, "waterclock state rescale orders.toml --buckets 64")
+    many = "how many there are to be: 2 to 4096"
+    parser.add_argument("--buckets", type=_buckets, required=True, metavar="M", help=many)
+    _carries(parser, "-M")
+    parser = commands.add_parser("move", help="carry the state over from one machine's engine to Spark")
+    describe(parser, move, "waterclock state move orders.toml --engine spark")
+    parser.add_argument("--engine", choices=ENGINES, required=True, help="what is to go on with it: spark")
+    parser.add_argument("--buckets", type=_buckets, metavar="M", help=f"{many} (default: as of a new pipeline)")
+    _carries(parser, "-spark")
+
+
+def _carries(parser: argparse.ArgumentParser, behind: str) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file; the pipeline must not run")
-    parser.add_argument(
-        "--buckets", type=_buckets, required=True, metavar="M", help="how many there are to be: 2 to 4096"
-    )
-    where = "the new checkpoint's folder or URI (default: the old one's name with -M behind)"
+    where = f"the new checkpoint's folder or URI (default: the old one's name with {behind} behind)"
     parser.add_argument("--to", metavar="NEW", help=where)
     parser.add_argument("--master", type=master, metavar="URL", help="do it on a cluster: spark://HOST:7077 or yarn")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
@@ -46,23 +61,42 @@ def show(arguments: argparse.Namespace) -> int:
     bytes. Nothing is changed, and the pipeline may run meanwhile."""
     from pathlib import Path
 
-    from waterclock.spark.checkpoint.folder import Checkpoint
-    from waterclock.spark.rescaling.stored import look
-    from waterclock.spark.session.session import conf_for, start
+    from waterclock.local.checkpoint import is_local
     from waterclock.streaming.places.place import is_remote, place_of
     from waterclock.streaming.toml.config import load
 
     named = place_of(arguments.place, Path.cwd())
     config = None if is_remote(named) or not named.is_file() else load(arguments.place)
-    checkpoint = Checkpoint(named if config is None else config.checkpoint)
-    if not is_remote(checkpoint.path):  # else it is reached through Spark
+    checkpoint = named if config is None else config.checkpoint
+    seen, last = _seen_here(checkpoint) if is_local(checkpoint) else _seen_by_spark(checkpoint, config)
+    record = {**asdict(seen), "keys": seen.keys, "bytes": seen.bytes}
+    print(json.dumps(record, indent=1) if arguments.json else _told(checkpoint, seen, last))
+    return 0
+
+
+def _seen_here(checkpoint: Any) -> tuple[StateSeen, int]:
+    """The state of a checkpoint that needs no Spark, and the last batch that one of its buckets has."""
+    from waterclock.local.checkpoint import look
+    from waterclock.spark.rescaling.parts import state_seen
+
+    count, found = look(checkpoint)
+    batches = [batch for _, batch, *_ in found]
+    stored = ((place, engine, size) for place, _, engine, size in found)
+    return state_seen(min(batches), count, stored), max(batches)
+
+
+def _seen_by_spark(place: Place, config: Config | None) -> tuple[StateSeen, int]:
+    from waterclock.spark.checkpoint.folder import Checkpoint
+    from waterclock.spark.rescaling.stored import look
+    from waterclock.spark.session.session import conf_for, start
+    from waterclock.streaming.places.place import is_remote
+
+    checkpoint = Checkpoint(place)
+    if not is_remote(place):  # else it is reached through Spark
         checkpoint.refuse_without_state()
     cores, conf = (None, {}) if config is None else (config.cores, config.spark_conf)
-    session = start("state", cores, conf_for(checkpoint.path, conf))
-    seen = look(session.spark, checkpoint)
-    record = {**asdict(seen), "keys": seen.keys, "bytes": seen.bytes}
-    print(json.dumps(record, indent=1) if arguments.json else _told(checkpoint.path, seen))
-    return 0
+    seen = look(start("state", cores, conf_for(place, conf)).spark, checkpoint)
+    return seen, seen.batch_id
 
 
 def rescale(arguments: argparse.Namespace) -> int:
@@ -92,6 +126,37 @@ def rescale(arguments: argparse.Namespace) -> int:
         made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
     finally:
         pipeline.close()
+    return _say(arguments, made)
+
+
+def move(arguments: argparse.Namespace) -> int:
+    """`waterclock state move`: carry the state of a pipeline that ran with engine = "local" into a new checkpoint of
+    Spark's. The sink is handed over in one of its transactions. Killed before it, the old checkpoint goes on, and the same
+    command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
+    from pathlib import Path
+
+    from waterclock.pipelines.moving import to_spark
+    from waterclock.spark.session.session import conf_for, start
+    from waterclock.streaming.places.place import place_of
+    from waterclock.streaming.toml.config import load
+
+    if arguments.engine != "spark":
+        raise UsageError(
+            'state is carried from engine = "local" to "spark", and not back: leave the pipeline on Spark, or start over '
+            "with another checkpoint in [pipeline] and another table in [sink]"
+        )
+    config = load(arguments.pipeline)
+    beside = config.checkpoint.parent / f"{config.checkpoint.name}-spark"
+    new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
+    conf = conf_for(new, {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})})
+    log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-spark.log")  # no part of the old checkpoint
+    made = to_spark(
+        config, new, lambda count: start(config.name, config.cores, conf, log, count).spark, arguments.buckets, _report
+    )
+    return _say(arguments, made)
+
+
+def _say(arguments: argparse.Namespace, made: Any) -> int:
     print(json.dumps({**asdict(made), "checkpoint": str(made.checkpoint)}, indent=1) if arguments.json else _done(made))
     return 0
 
@@ -115,19 +180,20 @@ def _done(made: Any) -> str:
     return (
         f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: "
         f"{counted(made.keys, 'key')}, {counted(made.deadlines, 'deadline')}, {counted(made.bytes, 'byte')}.\n"
-        "Go on with it by the line\n\n"
-        f"    checkpoint = {json.dumps(str(made.checkpoint))}\n\n"
+        "Go on with it by the lines\n\n"
+        f'    engine = "spark"\n    checkpoint = {json.dumps(str(made.checkpoint))}\n\n'
         f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "
         "is refused from now on, and may be removed."
     )
 
 
-def _told(path: Place, seen: StateSeen) -> str:
+def _told(path: Place, seen: StateSeen, last: int) -> str:
+    batches = f"batch {last}" if last == seen.batch_id else f"batches {seen.batch_id} to {last}"
     largest = sorted(seen.stored, key=lambda bucket: -bucket.bytes)[:_SHOWN]
     lines = [
         f"{path}: {counted(seen.keys, 'key')} in {counted(seen.buckets, 'bucket')} in "
         f"{counted(seen.partitions, 'partition')}, {counted(seen.bytes, 'byte')}, "
-        f"after batch {seen.batch_id}",
+        f"after {batches}",
         f"{'bucket':>8}{'keys':>12}{'bytes':>14}",
         *(f"{bucket.place:>8}{bucket.keys:>12,}{bucket.bytes:>14,}" for bucket in largest),
     ]
