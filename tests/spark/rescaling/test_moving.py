@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -18,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from tests.local.running import driven, run_locally
 from tests.spark.pipelines import make_pipeline, orders, run
+from tests.spark.rescaling import kill_driver
 from tests.spark.rescaling.kill_driver import STEPS, death_behind
 from tests.spark.rescaling.staged import (
     FILES,
@@ -37,6 +41,7 @@ from waterclock.spark.pipeline import configured as on_spark
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
+PATIENCE_S = 150
 ODD = "1 [ä]%20+?.jsonl"  # what Spark writes otherwise in its log than it lies there
 
 
@@ -49,6 +54,13 @@ def all_of(file: Path) -> Counter[Any]:
     with closing(sqlite3.connect(file.parent / "out.db")) as db:
         dead = db.execute("SELECT line, reason, text FROM results_dead_letters").fetchall()
     return found(file) + Counter(("dead", *each) for each in dead)
+
+
+def watermarks(file: Path) -> list[str]:
+    """Of all batches but the one that handed the sink over; "" for one that had none."""
+    with closing(sqlite3.connect(file.parent / "out.db")) as db:
+        rows = db.execute("SELECT watermark FROM results_batches WHERE counters LIKE '%events%' ORDER BY batch_id")
+        return [row[0] or "" for row in rows]
 
 
 def mixed_pipeline(folder: Path, delay: str = "1 minute") -> Path:
@@ -107,10 +119,11 @@ def test_a_pipeline_of_files_goes_on_with_spark_where_it_stopped(spark: SparkSes
     peace = in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
     assert all_of(file) == peace
     assert {row[0] for row in peace} >= {"event", "late", "emit", "dead", "sum"}
+    assert watermarks(file) == sorted(watermarks(file))
 
 
 @pytest.mark.long(seconds=20)
-def test_a_watermark_before_1970_which_spark_does_not_know_is_kept_by_the_buckets(
+def test_a_watermark_before_1970_which_spark_does_not_know_stays_where_it_was(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     file = staged_pipeline(tmp_path, rows=20)
@@ -122,14 +135,14 @@ def test_a_watermark_before_1970_which_spark_does_not_know_is_kept_by_the_bucket
     run_locally(file)
     move(spark, file, tmp_path / "new")
     go_on_with(file, tmp_path / "new")
-    (tmp_path / "in" / "late.jsonl").write_text(
-        json.dumps({"order": "new", "at": "1926-01-01T00:00:01Z", "id": "new-1", "n": 1})
-    )
+    row = {"order": "new", "at": "1926-01-01T00:00:01Z", "what": "created", "id": "new-1", "n": 1}
+    (tmp_path / "in" / "late.jsonl").write_text(json.dumps(row))
+    os.utime(tmp_path / "in" / "late.jsonl", (1, 1))  # the first that Spark takes
     for stage in range(1, STAGES):
         next_stage(file, stage)
         run(spark, file)
-    in_process, late = expected(file), ("late", "new", "", "1926-01-01 00:00:01.000000")
-    assert {row[:4] for row in outcomes(file)} >= {late}, [r for r in outcomes(file) if r[1] == "new"]
+    in_process, late = expected(file), ("late", "new", "late", "1926-01-01 00:00:01.000000")
+    assert late in {row[:4] for row in outcomes(file)}
     assert {row for row in outcomes(file) if row[1] != "new"} == {row for row in in_process if row[1] != "new"}
 
 
@@ -138,7 +151,7 @@ def test_a_watermark_before_1970_which_spark_does_not_know_is_kept_by_the_bucket
 def test_a_pipeline_of_a_topic_goes_on_with_spark_where_it_stopped(
     spark: SparkSession, kafka_broker: Any, tmp_path: Path
 ) -> None:
-    from tests.spark.topics import Sender, make_topic_pipeline
+    from tests.spark.topics import Sender, make_topic_pipeline, value
 
     kafka_broker.create_topic("orders-moved", 3)
     sender, rows = Sender(kafka_broker.bootstrap, "orders-moved"), orders(60)
@@ -153,8 +166,9 @@ def test_a_pipeline_of_a_topic_goes_on_with_spark_where_it_stopped(
         files[-1].write_text(text)
     third = len(rows) // 3
     for stage in range(3):
-        sender.orders(rows[stage * third : (stage + 1) * third])
-        sender.put("{", partition=stage)
+        for row in rows[stage * third : (stage + 1) * third]:  # one partition brings nothing when Spark takes over
+            sender.put(value(row), partition=int(row["order"][1:]) % (2 if stage == 1 else 3))
+        sender.put("{", partition=stage % 2)
         if stage == 2:
             for file in files:
                 file.write_text(file.read_text().replace("close = false", "close = true"))
@@ -189,6 +203,38 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     go_on_with(file, new)
     next_stage(file, 2)
     run(spark, file)
+    assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
+
+
+@pytest.mark.long(seconds=60)
+def test_the_command_killed_by_a_signal_begins_anew_and_behind_the_sinks_commit_the_new_one_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "new"
+    stage_of(file, 0)
+    run_locally(file)
+    for step in (4, max(STEPS)):
+        command = [
+            sys.executable,
+            kill_driver.__file__,
+            str(step),
+            "move",
+            str(file),
+            "--engine",
+            "spark",
+            "--to",
+            str(new),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+        if step == 4:
+            stage_of(file, 1)
+            run_locally(file)
+    assert (new / "waterclock.carrying").exists()
+    go_on_with(file, new)
+    next_stage(file, 2)
+    run(spark, file)
+    assert not (new / "waterclock.carrying").exists()
     assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
 
 

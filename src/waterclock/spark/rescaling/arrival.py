@@ -7,7 +7,8 @@ Step 5, where Spark goes on:
     starting.json of topics: where the first batch began
 
 Rule 1: the state is that after a batch which is in the sink, and the watermark is that which the batch brought: Spark's
-        next batch begins with it. Spark counts it in milliseconds, and knows none before 1970: there the buckets keep it.
+        next batch begins with it. Spark counts in milliseconds, and knows none before 1970: each bucket stands at it by
+        itself.
 Rule 2: of topics the buckets keep the watermarks, and Spark has none until the close.
 """
 
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from waterclock.rules.model import Rules
 from waterclock.sinks import Sink
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.packing.packs import early
 from waterclock.spark.rescaling.carry import Carry, Report, lay_offsets, settings_of
 from waterclock.spark.rescaling.parts import StateClock, StateSeen, state_seen
 from waterclock.spark.rescaling.stored import PARTS, parts_of
@@ -66,8 +66,7 @@ class Arrival(Carry):
         self._given, self._settings = given, pipeline.settings()
         lowest = Watermarks(given.clock).lowest()
         self._ms = max(0, lowest // 1000) if given.taken is not None else 0
-        kept = given.clock if given.taken is None else early(lowest)
-        self._clock = StateClock(lowest, kept)
+        self._clock = StateClock(lowest, given.clock if given.taken is None else {})
 
     def refuse(self) -> StateSeen:
         """See `Carry`."""
