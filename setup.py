@@ -35,6 +35,8 @@ if not any(flag.startswith("-g") for flag in ASKED):
     OPTIONS.append("-g0")  # Python's flags ask for what a debugger needs: nine tenths of a file, a third of the time
 # nor the names of functions inside a module: an eighth of a file; only GNU's linker is known to take this
 STRIPPED = ["-Wl,-s"] if sys.platform == "linux" and "-g0" in OPTIONS else []
+# code may share a page of the file with what is beside it: otherwise a twentieth of these files is padding
+PACKED = ["-Wl,-z,noseparate-code"] if sys.platform == "linux" else []
 BESIDE = [f"waterclock.{name}" for name in find_packages(include=["examples*", "bench*"])]
 
 
@@ -97,7 +99,7 @@ def compiled(module: str, source: str, *others: str, language: str = "c") -> Ext
         depends=[f"{folder}/{other}" for other in others],
         include_dirs=["src"],
         extra_compile_args=flags,
-        extra_link_args=STRIPPED,
+        extra_link_args=[*STRIPPED, *PACKED],
         language=language,
         optional=True,
     )

@@ -55,7 +55,9 @@ class OutboxTable:
         self._where, self._relay = origin.database(url), relay
         if not self._where.name:
             raise UsageError(f"--outbox {url}: name the database too: mysql://user@host:3306/shop.")
-        given = Namespace(password=None, password_file=None, slot="", publication="", server_id=0, tls=False)
+        given = Namespace(
+            password=None, password_file=None, slot="", publication="", server_id=0, tls=False, partial_rows=False
+        )
         if self._where.kind == "mysql":
             self._login = origin.login_of(given, self._where, name)
             self._table, self.name = f"`{self._where.name.replace('`', '``')}`.{TABLE}", f"{self._where.name}.{TABLE}"

@@ -152,14 +152,14 @@ def _iso(texts: pa.ChunkedArray, csv: Csv) -> pa.ChunkedArray:
     def part(name: str, otherwise: str) -> Any:
         if name not in there:
             return otherwise
-        value = pc.struct_field(found, name)
+        value = pc.struct_field(found, [name])
         return pc.if_else(pc.equal(value, ""), otherwise, value)
 
     day = pc.binary_join_element_wise(part("year", ""), part("month", "01"), part("day", "01"), "-")
     clock = pc.binary_join_element_wise(part("hour", "00"), part("minute", "00"), part("second", "00"), ":")
     clock = pc.binary_join_element_wise(clock, part("fraction", "0"), ".")
     _need(
-        not pc.any(pc.match_substring_regex(pc.struct_field(found, "zone"), _FAR)).as_py() if "zone" in there else True
+        not pc.any(pc.match_substring_regex(pc.struct_field(found, ["zone"]), _FAR)).as_py() if "zone" in there else True
     )
     return pc.binary_join_element_wise(day, "T", clock, part("zone", "Z"), "")
 
