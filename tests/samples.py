@@ -24,12 +24,14 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 PATIENCE_S = 300  # a command that prints nothing for so long hangs; a start of Spark on a busy machine takes a minute
+HAND_S = 0.5  # nobody's hand is at Ctrl-C sooner; what a line above began, as a message sent, has gone on meanwhile
 TIDY_S = 20  # and what has not ended by itself so long after an interrupt is killed
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<words>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.M | re.S
@@ -186,6 +188,7 @@ class Terminals:
         return self._going_on.pop(at)[1]
 
     def _interrupt(self, place: str, command: Command, shown: str) -> None:
+        time.sleep(HAND_S)
         command.interrupt()
         compare(f"{place}: ^C", shown, command.prints(shown, to_the_end=True))
         assert command.code() in (0, 130, -signal.SIGINT), f"{place}: ^C ended with {command.code()}"

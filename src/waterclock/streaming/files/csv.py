@@ -159,7 +159,9 @@ def _iso(texts: pa.ChunkedArray, csv: Csv) -> pa.ChunkedArray:
     clock = pc.binary_join_element_wise(part("hour", "00"), part("minute", "00"), part("second", "00"), ":")
     clock = pc.binary_join_element_wise(clock, part("fraction", "0"), ".")
     _need(
-        not pc.any(pc.match_substring_regex(pc.struct_field(found, ["zone"]), _FAR)).as_py() if "zone" in there else True
+        not pc.any(pc.match_substring_regex(pc.struct_field(found, ["zone"]), _FAR)).as_py()
+        if "zone" in there
+        else True
     )
     return pc.binary_join_element_wise(day, "T", clock, part("zone", "Z"), "")
 
