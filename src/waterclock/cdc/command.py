@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waterclock.arguments import Beside, describe
 from waterclock.cdc.debezium import option as form
@@ -40,6 +40,13 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--to", required=True, metavar="kafka://HOST:9092", help="the Kafka that the capture writes to")
     parser.add_argument("--kafka-config", metavar="FILE", help=_CLIENT)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def defaults() -> dict[str, Any]:
+    """What each option of a capture is if it is not given."""
+    parser = ArgumentParser()
+    add_options(parser)
+    return {**{action.dest: action.default for action in parser._actions}, **parser._defaults}
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
-from waterclock.cdc import origin
+from waterclock.cdc import command, origin
 from waterclock.errors import UsageError, unstopped
 from waterclock.relay.client.outbox import COLUMNS, TABLE, OutboxRow, headers_of_text, outbox_table
 
@@ -55,9 +55,7 @@ class OutboxTable:
         self._where, self._relay = origin.database(url), relay
         if not self._where.name:
             raise UsageError(f"--outbox {url}: name the database too: mysql://user@host:3306/shop.")
-        given = Namespace(
-            password=None, password_file=None, slot="", publication="", server_id=0, tls=False, partial_rows=False
-        )
+        given = Namespace(**command.defaults())
         if self._where.kind == "mysql":
             self._login = origin.login_of(given, self._where, name)
             self._table, self.name = f"`{self._where.name.replace('`', '``')}`.{TABLE}", f"{self._where.name}.{TABLE}"

@@ -19,7 +19,7 @@ Rule 4: Ctrl-C, an exception of the caller's and the end of the block close the 
 from __future__ import annotations
 
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -281,9 +281,6 @@ def _arguments(options: SourceOptions) -> Namespace:
     """The command's own defaults, and in them what was given."""
     if unknown := sorted(set(options) - SourceOptions.__annotations__.keys()):
         raise TypeError(f"changes() got an unexpected keyword argument {unknown[0]!r}")
-    parser = ArgumentParser()
-    command.add_options(parser)
-    defaults: dict[str, Any] = {action.dest: action.default for action in parser._actions}
     given: dict[str, Any] = {**options, "skip": list(options.get("skip", ()))}
     given["type"] = [f"{column}={sort}" for column, sort in given.pop("types", {}).items()]
-    return Namespace(**{**defaults, **given})
+    return Namespace(**{**command.defaults(), **given})
