@@ -34,13 +34,6 @@ WAIT_S = 30
 
 
 @pytest.fixture
-def topic(kafka_broker: Broker, kafka_topic: str) -> str:
-    name = f"{kafka_topic}-of-three"
-    kafka_broker.create_topic(name, 3)
-    return name
-
-
-@pytest.fixture
 def file(kafka_broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pipeline that does not close, and looks for what is otherwise five times a second."""
     monkeypatch.setattr(planner, "_NEW_PARTITIONS_EVERY_S", 0.2)

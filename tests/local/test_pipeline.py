@@ -57,13 +57,6 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def topic(kafka_broker: Broker, kafka_topic: str) -> str:
-    name = f"{kafka_topic}-of-three"
-    kafka_broker.create_topic(name, 3)
-    return name
-
-
-@pytest.fixture
 def topic_file(kafka_broker: Broker, topic: str, tmp_path: Path) -> Path:
     Sender(kafka_broker.bootstrap, topic).orders(orders(40))
     return make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more="per_batch = 30")
