@@ -260,6 +260,12 @@ MENDED: dict[str, Plant] = {
     "gap-before-a-start": one(
         "log.recovery", "max(self._proved, self._partition.start)", "self._proved", workloads=("retention",)
     ),
+    "dedup-one-compacted": one(
+        "log.compaction",
+        "last.ends[-1:] if batch.transactional else last.ends",
+        "last.ends[-1:]",
+        workloads=("compaction",),
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)
