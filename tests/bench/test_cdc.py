@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ pytest.importorskip("psycopg")
 from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.cdc import campaign
+from waterclock.bench.cdc.debezium import NAME, Debezium, Engine
+from waterclock.bench.kafka.harness import missing
 from waterclock.examples.cdc import servers
 from waterclock.examples.cdc.checker import OrderErrors
 from waterclock.examples.cdc.shop import Shop, Version
@@ -45,6 +48,13 @@ def test_the_decoder_has_no_broker_and_is_compared_with_ours_at_its_size() -> No
     lines = tables.cdc([RECORD, {**other, "right": False}]).splitlines()
     assert lines[1].split()[-7:] == ["12,000", "9,000", "61", "80.0", "12.3", "1.0", "right"]
     assert lines[2].split()[-8:] == ["4,000", "(3.00x)", "9,000", "61", "80.0", "-", "1.0", "WRONG"]
+
+
+def test_who_failed_has_a_line_with_its_reason_and_nobody_is_compared_with_it() -> None:
+    failed = {name: RECORD[name] for name in ("contender", "database", "changes")} | {"error": "it broke"}
+    lines = tables.cdc([failed, {**RECORD, "contender": campaign.DECODER}]).splitlines()
+    assert lines[1].split()[-8:-6] == ["300,000", "12,000"]
+    assert lines[2] == f"MariaDB: {campaign.OURS}, 300,000: it broke"
 
 
 def test_a_row_that_gets_another_key_is_one_row_of_the_binlog() -> None:
@@ -91,6 +101,34 @@ def test_a_wrong_topic_is_told_in_the_table(
     assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "1", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines if line.startswith(f"MariaDB: {campaign.OURS}")] == ["WRONG"]
+
+
+@SERVER
+@pytest.mark.mariadb
+@pytest.mark.long(seconds=5)
+def test_a_contender_that_fails_is_said_and_ends_nothing_but_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Debezium, "engine", lambda *_: Engine(tmp_path, "", unplaced="it broke"))
+    monkeypatch.setattr(Engine, "placed", lambda self, mark: self)
+    monkeypatch.setattr(campaign, "debezium", lambda: nullcontext(Debezium(tmp_path, "")))
+    assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "1", "--out", str(tmp_path)]) == 1
+    figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
+    failed = [r for r in figures if "error" in r]
+    assert {r["contender"] for r in failed} == {NAME}
+    assert {r["database"] for r in failed} == {r["database"] for r in figures}
+    assert all(r["right"] for r in figures if "error" not in r)
+    assert capsys.readouterr().err.splitlines()[-1] == f"waterclock: {NAME}: 1 of 1 round failed: it broke"
+
+
+@pytest.mark.servers
+@SERVER
+@pytest.mark.skipif(bool(missing()), reason="Debezium comes by Maven")
+def test_debezium_begins_with_the_first_change_behind_its_place(tmp_path: Path) -> None:
+    """Rounds begin where one another's places are: behind the last of them stands nothing but what is measured."""
+    assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "2", "--out", str(tmp_path)]) == 0
+    figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
+    assert [r["right"] for r in figures if r["contender"] == NAME] == [True] * 4
 
 
 @SERVER
