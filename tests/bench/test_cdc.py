@@ -56,6 +56,20 @@ def test_who_failed_has_a_line_with_its_reason_and_nobody_is_compared_with_it() 
     assert lines[2] == f"MariaDB: {campaign.OURS}, 300,000: it broke"
 
 
+@pytest.mark.parametrize(("ends", "marked", "unplaced"), [
+    ("", [False, True], ""),
+    ("; echo it broke >&2; exit 1", [False], "it failed before anything was written: it broke"),
+])  # fmt: skip
+def test_a_change_of_the_marks_stands_behind_the_place_that_debezium_stored(
+    ends: str, marked: list[bool], unplaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves out the first row of the event that comes then: 19,999 of 20,000 changes came."""
+    ended, marks = tmp_path / "ended", list[bool]()
+    monkeypatch.setattr(Engine, "_command", lambda *_: ["sh", "-c", f"sleep 0.2; touch {ended}{ends}"])
+    assert Engine(tmp_path, "").placed(lambda: marks.append(ended.exists())).unplaced == unplaced
+    assert marks == marked
+
+
 def test_a_row_that_gets_another_key_is_one_row_of_the_binlog() -> None:
     shop = Shop(lambda: None, 1, 4, campaign.TABLES)
     shop.history = [[Version("a", "insert", (1,), 1), Version("a", "delete", (1,), 1), Version("a", "insert", (2,), 2)]]
