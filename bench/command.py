@@ -96,7 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
         written.append(picture)
     print(result.json() if arguments.json else f"{result.head()}\n{text}")
     print("written: " + ", ".join(map(str, written)), file=sys.stderr)
-    return 0
+    errors = [each for each in figures if "error" in each] if isinstance(figures, list) else []
+    for each in errors:
+        print(f"waterclock: {each['contender']}: {each['error']}", file=sys.stderr)
+    return 1 if errors else 0
 
 
 class Quick(argparse.Action):

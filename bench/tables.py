@@ -258,13 +258,16 @@ def pipeline(records: Rows) -> str:
 
 
 def cdc(records: Rows) -> str:
-    """Row changes a processor second, memory, and where else the processor's time went."""
+    """Row changes a processor second, memory, and where else the processor's time went; below it why a contender failed."""
     head = ["cdc", "row changes", "a CPU second", "a second", "MB", "CPU s a million", "broker's", "server's", "answer"]
-    first: dict[tuple[str, int], float] = {}
-    rows = []
+    first: dict[tuple[str, int], float | None] = {}
+    rows, failed = list[list[str]](), ""
     for r in records:
-        base = first.setdefault((r["database"], r["changes"]), r["changes_per_cpu_s"])
-        ratio = "" if r["changes_per_cpu_s"] == base else f" ({base / r['changes_per_cpu_s']:.2f}x)"
+        base = first.setdefault((r["database"], r["changes"]), r.get("changes_per_cpu_s"))
+        if "error" in r:
+            failed += f"\n{r['database']}: {r['contender']}, {r['changes']:,}: {r['error']}"
+            continue
+        ratio = "" if base is None or r["changes_per_cpu_s"] == base else f" ({base / r['changes_per_cpu_s']:.2f}x)"
         cpu = [r[name] for name in ("cpu_s_per_million", "broker_cpu_s_per_million", "server_cpu_s_per_million")]
         rows.append(
             [
@@ -278,7 +281,8 @@ def cdc(records: Rows) -> str:
             ]
         )
     return aligned(head, rows) + (
-        "\nservers and broker are beside on the same cores; (how many times as many waterclock does), least of the rounds\n"
+        f"{failed}\n"
+        "servers and broker are beside on the same cores; (how many times as many waterclock does), least of the rounds\n"
         "waterclock: into the broker, acknowledged, in transactions, its start counted in; Debezium: its JVM's start is not"
     )
 

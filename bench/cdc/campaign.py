@@ -28,7 +28,7 @@ from typing import Any
 from waterclock.bench.broker.process import cpu_s
 from waterclock.bench.cdc import older, slots
 from waterclock.bench.cdc.debezium import MARK, NAME, Debezium, Engine, debezium
-from waterclock.bench.cdc.ended import ended
+from waterclock.bench.cdc.ended import attempted, ended
 from waterclock.bench.kafka.harness import NotMeasured
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.clock import SystemClock
@@ -37,6 +37,7 @@ from waterclock.examples.cdc.checker import Checker, check_topic
 from waterclock.examples.cdc.servers import MariaDB, programs
 from waterclock.examples.cdc.shop import DATABASE, Shop
 from waterclock.examples.cdc.tables import tables
+from waterclock.wording import counted
 
 OURS, DECODER = slots.OURS, "mysql-replication, decodes only"
 # without UUID, which MySQL has not, so that Debezium's connector of MySQL cannot read the statement that makes the table
@@ -109,14 +110,15 @@ def _at_once(found: dict[str, str], rounds: int, engine: Debezium | None, report
                 where = [f"mysql://root@127.0.0.1:{server.port}/old", "--once", "--json"]
                 to = ["--to", f"kafka://{broker.bootstrap}/old-{number}"]
                 before = cpu_s(broker.pid)
-                told = ended(OURS, [sys.executable, "-P", "-m", "waterclock.cli", "cdc", *where, *to])
-                runs.append({**told, "contender": OURS, "broker_cpu_s": cpu_s(broker.pid) - before})
-                runs += [{**each.until(slots.MILLION, "old"), "contender": NAME} for each in engines[number:][:1]]
+                command = [sys.executable, "-P", "-m", "waterclock.cli", "cdc", *where, *to]
+                told = attempted(OURS, slots.MILLION, partial(ended, OURS, command))
+                runs.append({**told, "broker_cpu_s": cpu_s(broker.pid) - before})
+                until = [partial(each.until, slots.MILLION, "old") for each in engines[number:][:1]]
+                runs += [attempted(NAME, slots.MILLION, each) for each in until]
         finally:
             server.process.stop()
             broker.kill()
-    right = [{**run, "right": run["changes"] == slots.MILLION} for run in runs]
-    return _records("MariaDB, one transaction", slots.MILLION, right)
+    return _records("MariaDB, one transaction", slots.MILLION, runs)
 
 
 def _slots(changes: int, rounds: int, engine: Debezium | None, report: Report) -> list[Figures]:
@@ -125,7 +127,7 @@ def _slots(changes: int, rounds: int, engine: Debezium | None, report: Report) -
         found = programs("the benchmark cdc", ["PostgreSQL"])
         with _folder() as folder:
             runs = slots.measure(folder, found, (changes, rounds), engine, report)
-    except (EnvironmentMissing, NotMeasured) as why:
+    except EnvironmentMissing as why:
         report(f"PostgreSQL's log is not measured: {why}")
         return []
     what = "PostgreSQL, one transaction" if changes == slots.MILLION_AT_ONCE else "PostgreSQL"
@@ -140,16 +142,15 @@ def _measured(
         for number in range(1, rounds + 1):
             what = f"cdc, {changes:,} row changes, round {number} of {rounds}"
             report(f"{what}: {OURS}")
-            runs.append(_ours(course, f"shop-{number}", partial(report, f"{what}: reading what was written")))
+            checking = partial(report, f"{what}: reading what was written")
+            runs.append(attempted(OURS, course.shop.written, partial(_ours, course, f"shop-{number}", checking)))
             report(f"{what}: {DECODER}")
-            runs.append(_decoder(course))
+            runs.append(attempted(DECODER, _rows(course.shop), partial(_decoder, course)))
             for each in course.engines[number - 1 : number]:
                 report(f"{what}: {NAME}")
                 before = course.mariadb.process.cpu_s()
-                told = each.until(course.shop.written, DATABASE)
-                right = told["changes"] == course.shop.written
-                used = course.mariadb.process.cpu_s() - before
-                runs.append({**told, "contender": NAME, "server_cpu_s": used, "right": right})
+                told = attempted(NAME, course.shop.written, partial(each.until, course.shop.written, DATABASE))
+                runs.append({**told, "server_cpu_s": course.mariadb.process.cpu_s() - before})
         return _records("MariaDB", changes, runs)
 
 
@@ -191,15 +192,14 @@ def _placed(mariadb: MariaDB, engine: Debezium, number: int) -> Engine:
         cursor.execute(f"create database if not exists {MARK}")
         cursor.execute(f"create table if not exists {MARK}.place (id int auto_increment primary key)")
         made = engine.engine("mysql", f"mysql-{number}", {"database.port": str(mariadb.port)})
-        made.place(lambda: cursor.execute(f"insert into {MARK}.place values ()"))
-    return made
+        return made.placed(lambda: cursor.execute(f"insert into {MARK}.place values ()"))
 
 
 def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures:
     source = f"mysql://root@127.0.0.1:{course.mariadb.port}/{DATABASE}"
     to = f"kafka://{course.broker.bootstrap}/{topic}"
     before = cpu_s(course.broker.pid)
-    reported = _reported(course, OURS, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
+    reported = _reported(course, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
     broker_cpu_s = cpu_s(course.broker.pid) - before
     checking()
     errors = check_topic(course.broker.bootstrap, topic, Checker(course.shop.history, course.first, TABLES))
@@ -208,8 +208,8 @@ def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures
 
 
 def _decoder(course: Course) -> Figures:
-    reported = _reported(course, DECODER, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
-    return {**reported, "right": reported["rows"] == _rows(course.shop)}
+    reported = _reported(course, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
+    return {**reported, "changes": reported["rows"]}
 
 
 def _rows(shop: Shop) -> int:
@@ -217,18 +217,23 @@ def _rows(shop: Shop) -> int:
     return sum(not (v.operation == "insert" and v.rev > 1) for versions in shop.history for v in versions)
 
 
-def _reported(course: Course, contender: str, module: str, *arguments: str) -> Figures:
+def _reported(course: Course, module: str, *arguments: str) -> Figures:
     """What a contender told, with what it took, and the server meanwhile."""
     before = course.mariadb.process.cpu_s()
     figures = ended(module, [sys.executable, "-P", "-m", module, *arguments])
-    return {**figures, "contender": contender, "server_cpu_s": course.mariadb.process.cpu_s() - before}
+    return {**figures, "server_cpu_s": course.mariadb.process.cpu_s() - before}
 
 
 def _records(database: str, changes: int, runs: list[Figures]) -> list[Figures]:
-    """The best round of each contender (rule 2), by million row changes, so that sizes can be compared."""
+    """The best round of each contender (rule 2), by million row changes, so that sizes can be compared; of one that failed
+    in a round its error."""
     found = []
     for name in dict.fromkeys(run["contender"] for run in runs):
         own = [run for run in runs if run["contender"] == name]
+        if errors := [run["error"] for run in own if "error" in run]:
+            why = f"{len(errors)} of {counted(len(own), 'round')} failed: {errors[0]}"
+            found.append({"contender": name, "database": database, "changes": changes, "error": why, "right": False})
+            continue
         best = min(own, key=lambda run: float(run["cpu_s"]) - float(run.get("start_cpu_s", 0)))
         used = best["cpu_s"] - best.get("start_cpu_s", 0)
         figures = {"cpu_s": used, **{each: best.get(each) for each in ("broker_cpu_s", "server_cpu_s")}}

@@ -1,4 +1,7 @@
-"""A contender's process, run to its end: what it printed, and what it took."""
+"""A contender's process, run to its end: what it printed, and what it took.
+
+Rule 1: one that fails is a line of the result, `error`, and no reason to lose what the others took.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from waterclock.bench.kafka.harness import NotMeasured
 from waterclock.errors import WaterclockError
 
 
@@ -28,6 +32,16 @@ def ended(name: str, command: Sequence[str]) -> dict[str, Any]:
         raise WaterclockError(f"{name} failed: {(wrong.splitlines() or ['nothing was said'])[-1]}")
     figures: dict[str, Any] = json.loads(said.splitlines()[-1])
     return {**figures, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss * 1024 / 1e6}
+
+
+def attempted(contender: str, wanted: int, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `run` told, and whether that is `right`: as many `changes` as were wanted, unless it says so itself; or the
+    `error` with which it ended (rule 1)."""
+    try:
+        told = run()
+    except (NotMeasured, WaterclockError) as why:
+        return {"contender": contender, "error": str(why), "right": False}
+    return {"right": told.get("changes") == wanted, **told, "contender": contender}
 
 
 def _text(file: Any) -> str:

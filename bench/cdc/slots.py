@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from waterclock.bench.broker.process import cpu_s
 from waterclock.bench.cdc.debezium import MARK, NAME, Debezium, Engine
-from waterclock.bench.cdc.ended import ended
+from waterclock.bench.cdc.ended import attempted, ended
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.clock import SystemClock
 from waterclock.examples.cdc.servers import Postgres, free_port
@@ -69,8 +70,7 @@ class Slots(Postgres):
         """Debezium by a slot of this name, which it has made."""
         place = {"database.port": str(self.port), "database.dbname": DATABASE, "slot.name": slot}
         made = engine.engine("postgres", slot, place)
-        made.place(lambda: self.ask(DATABASE, f"insert into {MARK}.place default values"))
-        return made
+        return made.placed(lambda: self.ask(DATABASE, f"insert into {MARK}.place default values"))
 
     def ours(self, broker: OurBroker, topic: str) -> Figures:
         """What `waterclock cdc --once` told, and what it took."""
@@ -106,11 +106,9 @@ def measure(
         runs: list[Figures] = []
         for number in range(rounds):
             report(f"cdc, PostgreSQL, {written:,} row changes, round {number + 1} of {rounds}")
-            told = server.ours(broker, f"items-{number}")
-            runs.append({**told, "contender": OURS, "right": told["changes"] == written})
-            for each in engines[number : number + 1]:
-                told = each.until(written, "public")
-                runs.append({**told, "contender": NAME, "right": told["changes"] == written})
+            runs.append(attempted(OURS, written, partial(server.ours, broker, f"items-{number}")))
+            until = [partial(each.until, written, "public") for each in engines[number : number + 1]]
+            runs += [attempted(NAME, written, each) for each in until]
         return runs
     finally:
         server.process.stop()

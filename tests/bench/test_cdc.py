@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ pytest.importorskip("psycopg")
 from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.cdc import campaign
+from waterclock.bench.cdc.debezium import NAME, Debezium, Engine
 from waterclock.examples.cdc import servers
 from waterclock.examples.cdc.checker import OrderErrors
 from waterclock.examples.cdc.shop import Shop, Version
@@ -47,6 +49,27 @@ def test_the_decoder_has_no_broker_and_is_compared_with_ours_at_its_size() -> No
     assert lines[2].split()[-8:] == ["4,000", "(3.00x)", "9,000", "61", "80.0", "-", "1.0", "WRONG"]
 
 
+def test_who_failed_has_a_line_with_its_reason_and_nobody_is_compared_with_it() -> None:
+    failed = {name: RECORD[name] for name in ("contender", "database", "changes")} | {"error": "it broke"}
+    lines = tables.cdc([failed, {**RECORD, "contender": campaign.DECODER}]).splitlines()
+    assert lines[1].split()[-8:-6] == ["300,000", "12,000"]
+    assert lines[2] == f"MariaDB: {campaign.OURS}, 300,000: it broke"
+
+
+@pytest.mark.parametrize(("ends", "marked", "unplaced"), [
+    ("", [False, True], ""),
+    ("; echo it broke >&2; exit 1", [False], "it failed before anything was written: it broke"),
+])  # fmt: skip
+def test_a_change_of_the_marks_stands_behind_the_place_that_debezium_stored(
+    ends: str, marked: list[bool], unplaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves out the first row of the event that comes then: 19,999 of 20,000 changes came."""
+    ended, marks = tmp_path / "ended", list[bool]()
+    monkeypatch.setattr(Engine, "_command", lambda *_: ["sh", "-c", f"sleep 0.2; touch {ended}{ends}"])
+    assert Engine(tmp_path, "").placed(lambda: marks.append(ended.exists())).unplaced == unplaced
+    assert marks == marked
+
+
 def test_a_row_that_gets_another_key_is_one_row_of_the_binlog() -> None:
     shop = Shop(lambda: None, 1, 4, campaign.TABLES)
     shop.history = [[Version("a", "insert", (1,), 1), Version("a", "delete", (1,), 1), Version("a", "insert", (2,), 2)]]
@@ -72,6 +95,7 @@ def test_who_needs_mariadb_alone_is_not_asked_for_postgresql(monkeypatch: pytest
 @pytest.mark.mariadb
 @pytest.mark.long(seconds=5)
 def test_a_binlog_is_copied_and_decoded_and_both_are_right(tmp_path: Path) -> None:
+    """So is Debezium where Maven is: its place is such that the first change behind it comes."""
     options = ["--sizes", "500", "--rounds", "1", "--out", str(tmp_path)]
     assert cli.main(["bench", "cdc", *options]) == 0
     figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
@@ -91,6 +115,24 @@ def test_a_wrong_topic_is_told_in_the_table(
     assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "1", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines if line.startswith(f"MariaDB: {campaign.OURS}")] == ["WRONG"]
+
+
+@SERVER
+@pytest.mark.mariadb
+@pytest.mark.long(seconds=5)
+def test_a_contender_that_fails_is_said_and_ends_nothing_but_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Debezium, "engine", lambda *_: Engine(tmp_path, "", unplaced="it broke"))
+    monkeypatch.setattr(Engine, "placed", lambda self, mark: self)
+    monkeypatch.setattr(campaign, "debezium", lambda: nullcontext(Debezium(tmp_path, "")))
+    assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "1", "--out", str(tmp_path)]) == 1
+    figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
+    failed = [r for r in figures if "error" in r]
+    assert {r["contender"] for r in failed} == {NAME}
+    assert {r["database"] for r in failed} == {r["database"] for r in figures}
+    assert all(r["right"] for r in figures if "error" not in r)
+    assert capsys.readouterr().err.splitlines()[-1] == f"waterclock: {NAME}: 1 of 1 round failed: it broke"
 
 
 @SERVER

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
+from tests.cdc.test_asked_again import Shop, ask, came
 from tests.cdc.test_renamed import folded, shown
 from tests.kafka.reader import committed
 from waterclock import cli
@@ -122,13 +123,76 @@ def test_one_that_may_have_been_made_anew_is_told_with_a_remedy(
     assert "To have all of it again: waterclock cdc snapshot." in caplog.text
 
 
+def made_anew(slot: ReplicationSlot) -> None:
+    anew = ["drop table t", f"create table t {FORM}", "insert into t values (2, 9)", "update t set v = 10 where id = 2"]
+    run(slot.conninfo, *anew)
+
+
 @pytest.mark.postgres
-def test_a_table_of_postgresql_that_the_run_met_before_has_the_new_rows_alone(
-    command: list[str], slot: ReplicationSlot, broker: Broker
+@pytest.mark.parametrize(
+    "former", ["met in the same run", "met in the run before", "never met", "met in the transaction"]
+)
+def test_a_table_of_postgresql_that_is_made_anew_has_the_new_rows_alone(
+    former: str, command: list[str], slot: ReplicationSlot, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """By the number that the position has of it: a run that had not met the former table kept its rows in the target."""
     run(slot.conninfo, f"create table t {FORM}", "insert into t values (1, 1), (2, 2)")
     assert cli.main(command) == 0
-    run(slot.conninfo, "insert into t values (3, 3)", "drop table t", f"create table t {FORM}")
-    run(slot.conninfo, "insert into t values (2, 9)", "update t set v = 10 where id = 2")
+    if former == "met in the run before":
+        run(slot.conninfo, "insert into t values (3, 3)")
+        assert cli.main(command) == 0
+    if former == "met in the same run":
+        run(slot.conninfo, "insert into t values (3, 3)")
+    if former == "met in the transaction":
+        run(slot.conninfo, "begin", "insert into t values (4, 4)", "drop table t", f"create table t {FORM}",
+            "insert into t values (2, 10)", "commit")  # fmt: skip
+    else:
+        made_anew(slot)
     assert cli.main(command) == 0
     assert folded(broker, slot.name)["t"] == {2: {"id": 2, "v": 10}}
+    assert caplog.text.count("All of it comes again") == 1
+    run(slot.conninfo, "update t set v = 11")
+    assert cli.main(command) == 0
+    assert caplog.text.count("All of it comes again") == 1
+    assert folded(broker, slot.name)["t"] == {2: {"id": 2, "v": 11}}
+
+
+@pytest.mark.postgres
+def test_of_a_table_of_postgresql_that_is_renamed_away_and_back_all_comes_again(
+    command: list[str], slot: ReplicationSlot, broker: Broker
+) -> None:
+    """Each name's rows are those of the table that has it; what came meanwhile under another name is not lost."""
+    run(slot.conninfo, f"create table t {FORM}", "insert into t values (1, 1)")
+    assert cli.main(command) == 0
+    for statements in (["alter table t rename to u", "insert into u values (2, 2)"],
+                       ["alter table u rename to t", "insert into t values (3, 3)"]):  # fmt: skip
+        run(slot.conninfo, *statements)
+        assert cli.main(command) == 0
+    assert folded(broker, slot.name)["t"].keys() == {1, 2, 3}
+
+
+@pytest.mark.postgres
+def test_without_a_snapshot_it_is_told_that_rows_of_the_former_one_stay(
+    command: list[str],
+    slot: ReplicationSlot,
+    broker: Broker,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+) -> None:
+    never = [*command, "--snapshot", "never", "--from-here"]
+    run(slot.conninfo, f"create table t {FORM}")
+    assert cli.main(never) == 0
+    run(slot.conninfo, "insert into t values (1, 1)")
+    assert cli.main(never) == 0
+    made_anew(slot)
+    assert cli.main(never) == 0
+    assert "public.t is another table than before, or had another name" in caplog.text
+    assert folded(broker, slot.name)["t"].keys() == {1, 2}
+    assert "again: waterclock cdc snapshot, while the capture runs without --snapshot never." in caplog.text
+    shop = Shop("postgres", request)
+    with shop.captured(broker):
+        run(slot.conninfo, "insert into t values (3, 3)")
+        came(broker, slot.name, lambda found: found[-1]["data"] == {"id": 3, "v": 3})
+        assert ask(broker, shop, "--tables", "public.t") == 0
+        came(broker, slot.name, lambda found: found[-1]["type"] == "bootstrap-complete")
+    assert folded(broker, slot.name)["t"].keys() == {2, 3}

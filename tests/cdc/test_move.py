@@ -111,6 +111,25 @@ def test_so_is_it_where_the_transaction_makes_the_table_anew(source: MariaSource
         assert [(change.type, change.data) for change in rest] == [(each.type, each.data) for each in whole[records:]]
 
 
+@pytest.mark.mariadb
+def test_a_place_within_a_transaction_is_refused_for_its_rest_would_be_missing(
+    source: MariaSource, broker: Broker
+) -> None:
+    """Debezium's connector of MySQL 3.6.1, reading MariaDB, stored {"pos": the end of a rows event, "row": 1}."""
+    inserts = [f"insert into item values ({number})" for number in (1, 2)]
+    source.run("create table item (id int primary key)", "begin", *inserts, "commit")
+    ((file, *_),) = source.run("show master status")
+    rows = [row for row in source.run(f"show binlog events in '{file}'") if "rows_v1" in row[2]][-2:]
+    for *_, end, _ in rows:
+        with pytest.raises(UsageError, match="A capture that has no position brings all rows once more"):
+            of_mariadb.position_at(source.server.login(), TableFilter([]), file, end, "", 0, 1)
+    to = ["--to", f"kafka://{broker.bootstrap}/{source.name}", "--tables", f"{source.name}.item", "--order", "global"]
+    given = [f"mysql://root@127.0.0.1:{source.server.port}", *to, "--snapshot", "initial", "--once"]
+    assert cli.main(["cdc", *given]) == 0
+    found = [json.loads(value)["data"]["id"] for _, value in committed(broker, source.name)[0]]
+    assert sorted(set(found)) == [1, 2]
+
+
 def test_what_comes_after_a_place_inside_of_a_transaction_of_postgresql_is_the_rest_of_it(
     slot: ReplicationSlot,
 ) -> None:

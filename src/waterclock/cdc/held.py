@@ -7,6 +7,8 @@ Rule 2: `tables` are those that have something of their own to say: they began l
 Rule 3: what a newer version of this program stored is not guessed at: it is refused.
 Rule 4: a table of which older rows are still to come says so, and where their next chunk begins (snapshot.py).
 Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made.
+Rule 6: where the log numbers its tables (PostgreSQL), `numbers` has the one that a name had when the table was met last:
+        another one is another table. 0: that table has another name now.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class Held:
     server: Mapping[str, str] = field(default_factory=dict)
     published: str = ""
     is_told: bool = True
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
     def holds(self, table: str) -> bool:
         return table in self.tables or (_has(self.scope, table) and _has(self.opened, table))
@@ -115,6 +118,14 @@ class Held:
         tables = {**self.tables, **former}
         return self._with(tables | {name: tables.get(name, HeldTable())._replace(mark=DROPPED) for name in names})
 
+    def with_numbers(self, numbers: Mapping[str, int]) -> Held:
+        """The same with these of rule 6, as far as it holds the tables.
+
+        >>> Held(("shop.*",)).with_numbers({"shop.item": 7, "till.sale": 8}).numbers
+        {'shop.item': 7}
+        """
+        return replace(self, numbers={name: number for name, number in numbers.items() if self.holds(name)})
+
     def _with(self, tables: Mapping[str, HeldTable]) -> Held:
         bare = replace(self, tables={})
         kept = {name: table for name, table in tables.items() if any(table) or not bare.holds(name)}
@@ -128,6 +139,8 @@ class Held:
         """
         fields = asdict(self)
         del fields["is_told"]
+        if not self.numbers:
+            del fields["numbers"]
         of_tables = {name: table.as_fields() for name, table in self.tables.items()}
         return {**fields, "tables": of_tables}
 
@@ -135,7 +148,15 @@ class Held:
     def of_fields(cls, fields: Mapping[str, Any]) -> Held:
         of_tables = {name: HeldTable.of_fields(table) for name, table in fields["tables"].items()}
         server = {str(name): str(value) for name, value in fields["server"].items()}
-        return cls(tuple(fields["scope"]), tuple(fields["opened"]), of_tables, server, str(fields["published"]))
+        numbers = {str(name): int(number) for name, number in fields.get("numbers", {}).items()}
+        return cls(
+            tuple(fields["scope"]),
+            tuple(fields["opened"]),
+            of_tables,
+            server,
+            str(fields["published"]),
+            numbers=numbers,
+        )
 
 
 def _has(patterns: tuple[str, ...], table: str) -> bool:

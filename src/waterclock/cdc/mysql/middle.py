@@ -2,10 +2,13 @@
 
 Rule 1: `events` are counted as Debezium does: from the transaction's beginning, which is the first, without the statement's
         text, which the server sends only to who asks for it. `rows` are those of the event behind them.
+Rule 2: a place that is none between two transactions is refused. Debezium's connector of MySQL stores such ones where it
+        reads MariaDB: behind an event, and whether that was told whole nobody knows.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +22,7 @@ from waterclock.cdc.position import Position
 from waterclock.errors import ConnectionLost, UsageError
 
 _STATEMENTS = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
+_WITHIN = re.compile("rows|Xid|Query|Table_map", re.IGNORECASE)  # events that are no transaction's first
 _UNCOUNTED = {binlog.MARIA_ANNOTATE, binlog.HEARTBEAT, binlog.HEARTBEAT_V2}
 
 
@@ -37,6 +41,13 @@ def position_at(
                 raise UsageError(
                     f"The server has no binlog {file} with the place {pos} any more: what was committed since Debezium "
                     "ended is gone."
+                )
+            cursor.execute("show binlog events in %s from %s limit 1", (file, pos))
+            if any(_WITHIN.search(kind) for _, _, kind, *_ in cursor.fetchall()):
+                raise UsageError(
+                    f"Debezium's place, {pos} in {file}, lies within a transaction, and does not say how much of it was "
+                    "told: its connector of MySQL stores such places where it reads MariaDB. A capture that has no "
+                    "position brings all rows once more (--snapshot initial): begin with that."
                 )
         elif not gtids:
             raise UsageError(

@@ -7,10 +7,13 @@ Rule 2: messages come transaction by transaction in the order of their commits; 
 Rule 3: nothing is refused for a table that nobody wants, nor in a transaction that is passed over.
 Rule 4: records of a transaction have one order, however many wait for values that are read: a start that goes on inside
         of it counts them.
+Rule 5: a table has a number, for good. One that is met under a name that another one had, or that had another name itself,
+        is to come again: before its first change. What the names had is in the position (held.py), as of its last commit.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -23,6 +26,7 @@ from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, Maxwell
 from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
+log = logging.getLogger("waterclock.cdc")
 _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 
 Change = tuple[str, Row, Row | None]  # what it is, the row, former values
@@ -66,6 +70,8 @@ class Decoder:
         self._unknown, self._renews = unknown, renews
         self._wanted, self._catalog = wanted, catalog
         self._skip, self._refusal = skip, refusal
+        self._numbers = dict(position.held.numbers if position.held else {})
+        self._met = dict[str, int]()  # of rule 5, in the transaction in hand
         self._relations: dict[int, Relation] = {}
         self._brought: set[int] = set()  # those that are wanted
         self._xoffset = 0
@@ -126,6 +132,7 @@ class Decoder:
         self._ts = _EPOCH_S + microseconds // 1_000_000
         self._gtid = lsn_text(commit_lsn)
         self._xoffset = 0
+        self._met.clear()
         self._passed, self._given = self._done_before or self._gtid in self._skip, 0
         if self._done_before:
             return iter(())
@@ -148,6 +155,9 @@ class Decoder:
         self.lsn = struct.unpack_from(">Q", message, 10)[0]
         self._done = 0
         self._settled = self._sequence
+        if self._met:
+            self._numbers |= self._met
+            self._holds = self._holds and self._holds.with_numbers(self._numbers)
         yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:
@@ -163,16 +173,35 @@ class Decoder:
             except Unreadable as reason:
                 key, unsure = (), str(reason)
             relation = relation._replace(types=self._catalog.types_of(relation))
-        name = relation.schema, relation.table
-        former = self._relations.get(relation.number, relation)
-        is_new = any(
-            (each.schema, each.table) == name for each in self._relations.values() if each.number != relation.number
-        )
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._unshown.add(relation.number)
-        is_new |= (former.schema, former.table) != name
-        if self._renews and is_new and is_wanted and not self._passed:
-            yield TablesRenewed((".".join(name),), self._sequence - 1)  # this transaction has changes of it
+        if not is_wanted and not self._passed:
+            self._is_another(relation)
+        return iter(())
+
+    def _is_another(self, relation: Relation) -> bool:
+        """Rule 5: whether the table is another one than its name had, or had another name."""
+        name, known = f"{relation.schema}.{relation.table}", self._numbers | self._met
+        former = [each for each, number in known.items() if number == relation.number and each != name]
+        self._met |= {**dict.fromkeys(former, 0), name: relation.number}
+        return bool(former) or known.get(name, relation.number) != relation.number
+
+    def _shown(self, relation: Relation) -> Iterator[Item]:
+        """What is said before a table's first change."""
+        self._unshown.remove(relation.number)
+        if self._is_another(relation):
+            name = f"{relation.schema}.{relation.table}"
+            if self._renews:
+                yield TablesRenewed((name,), self._sequence)
+            else:
+                log.warning(
+                    "%s is another table than before, or had another name (transaction %s). What it had before does not "
+                    "come, and what a target has under this name stays. To have all of it again: waterclock cdc snapshot, "
+                    "while the capture runs without --snapshot never.",
+                    name,
+                    self._gtid,
+                )
+        yield self._catalog.shape(relation, (self._sequence, self._xoffset))
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
         number = int.from_bytes(message[1:5], "big")
@@ -185,8 +214,7 @@ class Decoder:
             yield from self._put_aside(relation, message, reason)
             return
         if number in self._unshown:
-            self._unshown.remove(number)
-            yield self._catalog.shape(relation, (self._sequence, self._xoffset))
+            yield from self._shown(relation)
         for kind, data, old in changes:
             self._note(relation, kind, data, len(message))
             self._hold(relation, kind, data, old)

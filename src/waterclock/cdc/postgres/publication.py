@@ -36,10 +36,11 @@ _PUBLISHED = (
     "left join pg_publication_rel r on r.prrelid = c.oid and r.prpubid = p.oid where t.pubname = %s"
 )
 _THERE = (  # the last column: the partitioned table of which it is a part, however deep
-    "select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, coalesce((select rn.nspname || '.' "
-    "|| rc.relname from pg_class rc join pg_namespace rn on rn.oid = rc.relnamespace where c.relispartition and "
-    "rc.oid = pg_partition_root(c.oid)), '') from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-    "where c.relkind in ('r', 'p') and c.relpersistence <> 't' order by 1, 2"
+    "select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, c.oid::bigint, coalesce((select "
+    "rn.nspname || '.' || rc.relname from pg_class rc join pg_namespace rn on rn.oid = rc.relnamespace where "
+    "c.relispartition and rc.oid = pg_partition_root(c.oid)), '') "
+    "from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p') "
+    "and c.relpersistence <> 't' order by 1, 2"
 )
 
 
@@ -57,6 +58,7 @@ class DatabaseTable(NamedTuple):
     table: str
     kind: str
     persistence: str
+    number: int
     root: str
 
     @property

@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 
 from waterclock.cdc.agreement import FROM_NOW, NEVER, Terms, agreed
-from waterclock.cdc.held import Held
+from waterclock.cdc.held import Held, HeldTable
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import older_rows
 from waterclock.cdc.postgres.catalog import TableCatalog
@@ -185,7 +185,16 @@ class SlotReader:
         there = [table.name for table in publication.there if table.schema not in OWN]
         asked = publication.asked(wanted, server)
         first = [name for name in publication.tables if wanted(*name.split(".", 1))]
-        return agreed(position, asked, there, older, self._terms, lambda: first)
+        held = agreed(position, asked, there, older, self._terms, lambda: first)
+        now, former = {table.name: table.number for table in publication.there}, position.held or Held()
+        # the log has not told yet what became of those that were met; a table of a list that was made anew is agreed to
+        own = HeldTable()
+        kept = {
+            name: number
+            for name, number in former.numbers.items()
+            if former.tables.get(name, own).mark == held.tables.get(name, own).mark
+        }
+        return held.with_numbers(now | kept)
 
     def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""
