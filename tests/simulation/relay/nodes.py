@@ -84,7 +84,7 @@ class RelayNode:
             relay = Relay(options, process.clock, self._lost, machine=process.clock)
             self.world.log(self.name, "is up")
             try:
-                while not process.stops:
+                while relay.goes_on(process.stops):
                     relay.step(IDLE_S)
                     self.world.sleep(10 * US + self.rng.randrange(200 * US))  # a step takes time
             except WaterclockError:
