@@ -148,6 +148,12 @@ class RelayNode:
         assert self.process is not None
         self.process.stops = True
 
+    def roll(self) -> None:
+        """All are stopped, one after the other, or at once."""
+        pause_ns = self.rng.choice((0, 500 * MS, 4 * NS))
+        for number, node in enumerate(self.universe.relays.nodes):
+            self.world.at(self.world.now + number * pause_ns, lambda node=node: node.alive and node.stop())
+
     def freeze(self) -> None:
         self.universe.count("relay frozen")
         assert self.process is not None
