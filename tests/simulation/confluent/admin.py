@@ -143,14 +143,28 @@ class AdminClient:
         return {one.group_id: self._begun(request_timeout, lambda: self._offsets(one, require_stable))}
 
     async def _offsets(self, asked: Any, stable: bool) -> Any:
-        (place,) = asked.topic_partitions
-        row = {"name": place.topic, "partition_indexes": [place.partition]}
+        (topic,) = {place.topic for place in asked.topic_partitions}
+        row = {"name": topic, "partition_indexes": [place.partition for place in asked.topic_partitions]}
         answer = await ask(self._kafka, "offset_fetch", group_id=asked.group_id, topics=[row], require_stable=stable)
         _check(answer.error_code)
-        (found,) = answer.topics[0].partitions
-        _check(found.error_code)
-        made = TopicPartition(place.topic, place.partition, found.committed_offset, found.metadata or "")
-        return SimpleNamespace(topic_partitions=[made])
+        found = answer.topics[0].partitions
+        _check(next((one.error_code for one in found if one.error_code), 0))
+        made = [TopicPartition(topic, one.partition_index, one.committed_offset, one.metadata or "") for one in found]
+        return SimpleNamespace(topic_partitions=made)
+
+    def alter_consumer_group_offsets(self, asked: Sequence[Any], request_timeout: float = 60.0) -> dict[str, Future]:
+        (one,) = asked
+        return {one.group_id: self._begun(request_timeout, lambda: self._commit(one))}
+
+    async def _commit(self, asked: Any) -> Any:
+        rows = [{"partition_index": one.partition, "committed_offset": one.offset, "committed_leader_epoch": -1,
+                 "committed_metadata": one.metadata} for one in asked.topic_partitions]  # fmt: skip
+        named = [{"name": asked.topic_partitions[0].topic, "partitions": rows}]
+        answer = await ask(
+            self._kafka, "offset_commit", group_id=asked.group_id, generation_id_or_member_epoch=-1, member_id="",
+            group_instance_id=None, topics=named)  # fmt: skip
+        _check(next((one.error_code for one in answer.topics[0].partitions if one.error_code), 0))
+        return SimpleNamespace(topic_partitions=asked.topic_partitions)
 
     def list_offsets(
         self, asked: Mapping[Any, Any], isolation_level: Any = None, request_timeout: float = 60.0
@@ -183,6 +197,7 @@ class AdminClient:
         members = [
             SimpleNamespace(
                 member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
                 assignment=SimpleNamespace(topic_partitions=assigned(bytes(one.member_assignment))),
             )
             for one in found.members

@@ -80,16 +80,16 @@ class Membership:
         begun(self._process, self._run())
 
     def leave(self) -> None:
-        """Give everything back, then say so."""
+        """Give everything back, then say so; librdkafka (2.16) does it in `unsubscribe` for a static member too, and is
+        silent only if it is closed without."""
         self._is_left = True
         self._consumer.put(lambda: self._call("on_revoke", self._owned) if self._owned else None)
-        if self._instance is None:
-            begun(self._process, self._say_goodbye())
+        begun(self._process, self._say_goodbye())
 
     async def _say_goodbye(self) -> None:
         try:
             if self.member:
-                one = {"member_id": self.member, "group_instance_id": None}
+                one = {"member_id": self.member, "group_instance_id": self._instance}
                 await ask(self._kafka, "leave_group", group_id=self.group, members=[one])
         except Gone:
             pass

@@ -17,7 +17,7 @@ VERSIONS = {
     "produce": 7, "fetch": 11, "list_offsets": 4, "metadata": 10, "offset_fetch": 7, "join_group": 5, "sync_group": 3,
     "heartbeat": 3, "leave_group": 3, "describe_groups": 4, "create_topics": 5, "delete_records": 1,
     "init_producer_id": 4, "add_partitions_to_txn": 2, "add_offsets_to_txn": 2, "end_txn": 2, "txn_offset_commit": 3,
-    "describe_configs": 2,
+    "describe_configs": 2, "offset_commit": 8,
 }  # fmt: skip
 ALIKE = 512
 """Requests and answers that are kept: most of a consumer's are like the last one."""

@@ -7,14 +7,17 @@ BY_MODULE: dict[str, dict[str, str]] = {
     "relay": {
         "more is with the client": "                owner.heard()\n                owner.may_have_missed_input |=",
         "an owner's partition is taken away": (
-            "                    self._let_go(number, checkpoint=True)\n            now_ns"
+            "                self._stands_in[number] = now_ns + STANDS_IN_NS\n                self._member"
         ),
         "an owner may have missed input": "                    owner.may_have_missed_input = True\n",
         "a take-over is put off": "        pending.backoff.failed()\n",
         "an owner fails": '        log.warning("%s-%d is taken over anew',
         "where it was read nothing is left": '                where = f"{self.topics.input}-{message.partition()}"\n',
-        "a relay joins anew": "        self._fenced_ns.append(now_ns)\n",
+        "a relay stands in for another": "                self._signs.take(number)\n",
+        "whoever stands in lets go": "                self._stands_in.pop(number, None)\n",
+        "a relay joins when it has read up": "                member.join()\n",
     },
+    "cluster.group": {"a relay joins anew": "        self._fenced_ns.append(now_ns)\n"},
     "owner.take_over": {
         "the files are damaged": "            self.store.set_aside(str(error), self._input[0])",
         "a transaction that is not ended": '            log.warning(\n                "%s-%d: what stands there',
