@@ -126,6 +126,7 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "checking": {"checkpoint", "session", "source", "streams"},
     "fresh": {"checkpoint", "streams"},
     "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "watching"},
+    "once": {"pipeline", "streams"},
     "rescaling": {"checkpoint", "packing", "pipeline", "session", "source"},
 }  # fmt: skip
 INSIDE_BROKER: dict[str, set[str]] = {
@@ -214,6 +215,7 @@ ONLY_IN = {
         "signals.py",
         "local/pipeline.py",
         "local/snapshots.py",
+        "spark/batch/beside.py",
         "spark/session/starts.py",
         "streaming/owner.py",
         "sinks/sqlite/rows.py",

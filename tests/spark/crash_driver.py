@@ -2,7 +2,9 @@
 batch, or another signal to its whole group of processes.
 
 The points stand between the numbered steps of sinks/base.py; RANDOM kills after so many milliseconds instead of batches,
-and NEVER not at all.
+and NEVER not at all. Those of AHEAD are Spark's, which goes on while the sink lacks the batch: it has noted it as done, has
+planned the next one, has stored the state of that, or a snapshot of it. Those of BACK stand behind the steps of
+taken_back.py: the first store's state of two is gone, the plan too, the note too; of the next batch that a run takes back.
 """
 
 from __future__ import annotations
@@ -11,15 +13,20 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from waterclock.sinks import Batch, Sink
+from waterclock.spark.checkpoint import taken_back
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import conf_for, start
 from waterclock.streaming.toml.config import load
 
 POINTS = ("taken", "begun", "looked", "written", "committed", "told")
+AHEAD = ("noted", "planned", "stored", "snapshot")
+BACK = {"back-state": "0", "back-plan": "offsets", "back-note": "commits"}  # the folder that is flushed then
+PATIENCE_S = 90
 
 
 def die() -> None:
@@ -32,14 +39,17 @@ def die() -> None:
 class CrashingSink:
     """The real sink, until the chosen point of the chosen batch."""
 
-    def __init__(self, sink: Sink, point: str, batch_id: int) -> None:
+    def __init__(self, sink: Sink, point: str, batch_id: int, checkpoint: Path) -> None:
         self._sink, self._point, self._fatal, self._batch_id = sink, point, batch_id, -1
+        self._checkpoint = checkpoint
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sink, name)
 
     def begin(self) -> None:
         self._die_at("taken")
+        if self._point in AHEAD:
+            self._die_when_ahead()
         self._sink.begin()
         self._die_at("begun")
 
@@ -63,13 +73,49 @@ class CrashingSink:
         if point == self._point and at >= self._fatal:
             die()
 
+    def _die_when_ahead(self) -> None:
+        last = self._sink.last_applied()
+        lacking, until_s = 0 if last is None else last.batch_id + 1, time.monotonic() + PATIENCE_S
+        while lacking >= self._fatal:
+            if is_ahead(self._checkpoint, self._point, lacking):
+                die()
+            assert time.monotonic() < until_s, f"Spark waits for the sink: {self._point} of batch {lacking}"
+            time.sleep(0.005)
+
+
+def is_ahead(checkpoint: Path, point: str, lacking: int) -> bool:
+    """Whether Spark has come to that point behind the batch which the sink lacks."""
+    if point == "noted":
+        return (checkpoint / "commits" / str(lacking)).exists()
+    if point == "planned":
+        return (checkpoint / "offsets" / str(lacking + 1)).exists()
+    kinds = ("zip",) if point == "snapshot" else ("zip", "changelog")
+    return all(
+        any((checkpoint / "state" / "0" / partition / f"{lacking + 2}.{kind}").exists() for kind in kinds)
+        for partition in "01"
+    )
+
+
+def die_behind(step: str) -> None:
+    """Have the process die when that step of taken_back.py is done, and on the disk."""
+    flushed = taken_back.flush_folder
+
+    def flush(folder: Path) -> None:
+        flushed(folder)
+        if folder.name == BACK[step]:
+            die()
+
+    taken_back.flush_folder = flush
+
 
 def main() -> None:
     file, point, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     config = load(file)
     sink: Any = config.sink.sink()
-    if point != "random":
-        sink = CrashingSink(sink, point, number)
+    if point in BACK:
+        die_behind(point)
+    elif point != "random":
+        sink = CrashingSink(sink, point, number, config.checkpoint)
     session = start("crash", 2, conf_for(config.checkpoint, config.spark_conf), Path(file).with_name("spark.log"))
     if point == "random":
         threading.Timer(number / 1000, die).start()

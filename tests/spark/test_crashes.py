@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.crash_driver import POINTS
+from tests.spark.crash_driver import AHEAD, BACK, POINTS
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
@@ -25,6 +25,9 @@ from waterclock.streaming.toml.config import load
 pytestmark = pytest.mark.spark
 FILES = len(POINTS)
 TWO_STEPS = pytest.mark.parametrize("steps", [POINTS[n : n + 2] for n in (0, 2, 4)], ids=" and ".join)
+SNAPSHOTS = """"spark.sql.streaming.stateStore.minDeltasForSnapshot" = "1"
+"spark.sql.streaming.stateStore.maintenanceInterval" = "100ms"
+"""
 DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
@@ -100,6 +103,32 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
 ) -> None:
     kill_at_each_step(file, steps)
     assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long(seconds=60)
+def test_a_kill_while_spark_is_ahead_of_the_sink_and_while_that_is_taken_back_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    # in the batches 0, 1 and 2; batch 2 is then taken back with a kill behind each step of it
+    kill_at_each_step(file, [*AHEAD[:3], *BACK])
+    assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long(seconds=40)
+@pytest.mark.parametrize("point", AHEAD[2:])
+def test_what_is_planned_anew_behind_a_batch_that_was_taken_back_has_no_state_of_what_was_planned_before(
+    spark: SparkSession, tmp_path: Path, point: str
+) -> None:
+    # a snapshot of state that a later version was loaded from would have keys of a file that had not been read by then
+    folders = [tmp_path / name for name in ("killed", "clean")]
+    files = [make_pipeline(folder, orders(120), FILES) for folder in folders]
+    for file in files:
+        file.write_text(file.read_text() + SNAPSHOTS)
+    late = folders[0] / "in" / "002.jsonl"
+    late.rename(tmp_path / "late")
+    assert killed(files[0], point, 1)
+    (tmp_path / "late").rename(late)  # older than the one that was planned as batch 2
+    assert run_to_the_end(spark, files[0]) == run_to_the_end(spark, files[1])
 
 
 @pytest.mark.long(seconds=5)

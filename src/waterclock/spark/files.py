@@ -48,7 +48,7 @@ class FileStream(Stream):
     """A `Stream` of the files in a folder."""
 
     unit = "files"
-    packs_itself = True
+    packs_itself = reads_again = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._source = source

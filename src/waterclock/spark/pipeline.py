@@ -10,6 +10,9 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
        executors write, their tasks do it here, and what is taken names the files (batch/batches.py)
     2. begin   3. refuse what is applied   4. write   5. commit
 
+With a source and sinks of ours 2 to 5 are done by a thread, while Spark notes the batch as done and is at the next one,
+which waits for it behind its own step 1 (batch/beside.py; what a kill leaves then: checkpoint/taken_back.py).
+
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
 
 A bounded run (`--once`) ends with the closing heartbeat: nothing stays held but what lies behind a gap with `hold`. A live
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +33,12 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
 from waterclock.durations import Duration, duration_us
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
-from waterclock.spark.batch.batches import Shape, batch_of, writing
+from waterclock.spark.batch.account import Account
+from waterclock.spark.batch.batches import Shape, batch_of, refuse_rows_in, writing
+from waterclock.spark.batch.beside import BesideWriter
 from waterclock.spark.batch.outlets import Outlets, outlets_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.reads import Reads, set_aside
@@ -45,7 +51,7 @@ from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema
-from waterclock.spark.streams import check_source, results_of, stream_of
+from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
@@ -53,7 +59,7 @@ from waterclock.streaming.checkpoint import settings_of
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.owner import owner_of
 from waterclock.streaming.places.place import Place, is_remote, place_of
-from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
+from waterclock.streaming.statistics import PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.config import Config
 from waterclock.streaming.toml.table import check_places, plain_name
 
@@ -105,11 +111,11 @@ class Pipeline:
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
         self._starts = Starts(lambda: self._stopped, self._clock)
-        self._totals: dict[str, int] = {}
-        self._batches = self._events = 0
-        self._gathering = Gatherer(name, self._clock)
+        self._account = Account(name, self._clock)
         self._last_us = CLOSING_US - self._delay_us  # the watermark that the close is shown at
         self._behind = Behind(source, self._checkpoint)
+        self._is_beside = self._stream.reads_again and self._outlets.need_no_spark and not is_remote(folder)
+        self._writer = BesideWriter(self._checkpoint)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -125,8 +131,8 @@ class Pipeline:
     ) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
 
-        It runs in the session of a DataFrame that it reads; else in `session`, the active one, or a new one. Raises what
-        made a batch fail.
+        It runs in the session of a DataFrame that it reads; else in `session`, the active one, or a new one. `report` is
+        called behind each batch, by another thread. Raises what made a batch fail.
         """
         session = self._session or session or self._own_session()
         check_session(session)
@@ -138,7 +144,7 @@ class Pipeline:
         self._report, self._last_moment = report, self._clock.monotonic_s()
         started = self._last_moment
         self._closed = self._was_closed = self._checkpoint.is_source_closed()
-        self._gathering.begin()
+        self._account.gathering.begin()
         with listening(session, self._heard):
             self._run(session, live)
         return self._summary(self._clock.monotonic_s() - started)
@@ -152,7 +158,7 @@ class Pipeline:
 
         Of the source it looks up what it has by now: a broker too, which is given 5 s for an answer.
         """
-        return self._gathering.seen(self._stream.unit, self._behind.of)
+        return self._account.gathering.seen(self._stream.unit, self._behind.of)
 
     def end(self) -> None:
         """Let a live run end after the batch that is under way; for another thread."""
@@ -193,8 +199,7 @@ class Pipeline:
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
             self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
-            self._totals = self._outlets.first.sink.totals()
-            self._gathering.holds(self._totals)
+            self._account.holds(self._outlets.first.sink.totals())
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -225,15 +230,28 @@ class Pipeline:
         try:
             self._query = self._start(session, live)
             call_interruptible(partial(self._work, session, live), self._stop)
+            self._in_the_sink()
         except PySparkException as error:
-            folder = self._checkpoint.path
-            story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
-            raise explained(self._failure or error, self._stream.explain, story) from error
+            raise self._explained(error) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
                 raise
+            self._in_the_sink()
         finally:
             self._stop()
+            self._writer.wait()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        folder = self._checkpoint.path
+        story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
+        return explained(self._failure or error, self._stream.explain, story)
+
+    def _in_the_sink(self) -> None:
+        """Wait until the sink has all that Spark notes as done; raises why it has not."""
+        try:
+            self._writer.end()
+        except BaseException as error:
+            raise self._explained(error) from error
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
         packed, trigger = self._stream.packed(session, live, self.buckets), self._stream.trigger(live)
@@ -252,6 +270,7 @@ class Pipeline:
             try:
                 return self._go_on() if live else self._finish(session)
             except StreamingQueryException as error:
+                self._in_the_sink()
                 if not self._starts.again(str(error)):
                     raise
                 self._failure = None
@@ -259,8 +278,9 @@ class Pipeline:
 
     def _go_on(self) -> None:
         assert self._query is not None
-        while not (self._ended or self._closed) and not self._query.awaitTermination(_LOOK_EVERY_S):
-            pass
+        while not (self._ended or self._closed or self._writer.failure):
+            if self._query.awaitTermination(_LOOK_EVERY_S):
+                break
         if self._closed:
             self._query.processAllAvailable()  # let Spark write down that the last batch is done
 
@@ -281,6 +301,7 @@ class Pipeline:
             self._query.awaitTermination()
         else:
             self._query.processAllAvailable()
+        self._in_the_sink()
 
     def _stop(self) -> None:
         self._stopped = True
@@ -301,7 +322,7 @@ class Pipeline:
         self._owner.check()  # a run that was taken over leaves the state alone
         self._reads.note(batch_id)
         taken = self._taken(batch, batch_id)  # 1
-        if self._rules is not None and not self._batches:
+        if self._rules is not None and not self._account.batches:
             refuse_unseen_state(self._checkpoint, batch_id, batch.sparkSession.sparkContext.master, self._clock)
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
@@ -309,28 +330,27 @@ class Pipeline:
         assert self._schema is not None, "check comes first"
         made = batch_of(taken, place, self._outlets.frame_schema(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
-        self._refuse_what_came_after_the_close(made)
+        if self._was_closed:
+            refuse_rows_in(made)
+        self._writer.settle()  # the batch before
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
-        written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
-        if written is not None:
-            self._starts.came_further()
-            self._batches += 1
-            self._events += written.counters.get("events", 0)
-            self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
-            said = [frames.note(frame, "newest") for frame in taken]
-            newest = max((us for us in said if us is not None), default=None)
-            phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
-            slowest = next((some for frame in taken if (some := frames.note(frame, "watermarks"))), None)
-            times, held = (made.watermark_us, newest), [frames.note(frame, "held") for frame in taken]
-            self._gathering.took(
-                batch_id, written.counters, self._totals, times, phases, slowest, made.dead_letters, held
-            )
-        if self._report is not None:
-            done, found = self._stream.progress(self._totals)
-            self._report(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
-        if made.watermark_us is not None and made.watermark_us >= self._last_us:
+        write = partial(self._write, batch.sparkSession, batch_id, made, taken, now - began)
+        is_last = made.watermark_us is not None and made.watermark_us >= self._last_us
+        self._writer.begin(write) if self._is_beside and not is_last else write()
+        if is_last:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
+
+    def _write(self, session: SparkSession, batch_id: int, made: Batch, taken: list[pa.Table], took_s: float) -> None:
+        began = self._clock.monotonic_s()
+        written = self._outlets.write(session, made)  # 2 3 4 5
+        if written is not None:
+            self._starts.came_further()
+            written = replace(made, counters=written.counters)
+            self._account.wrote(batch_id, written, taken, {"take": took_s, "sink": self._clock.monotonic_s() - began})
+        if self._report is not None:
+            done, found = self._stream.progress(self._account.totals)
+            self._report(Progress(batch_id, self._account.totals, done, found, self._stream.unit, made.watermark_us))
 
     def _taken(self, batch: DataFrame, batch_id: int) -> list[pa.Table]:
         """The frames of a batch; those of results have no rows if executors wrote them."""
@@ -343,39 +363,13 @@ class Pipeline:
             batch = in_workers(batch, writing(files, shape), "frame binary")
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
 
-    def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
-        """Files and topics are looked at before; of a DataFrame, only the batch itself shows it."""
-        if self._was_closed and (batch.counters.get("events") or batch.counters["results"]):
-            raise UsageError(
-                "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
-                "new checkpoint and an empty sink; and for input that goes on, set close=False"
-            )
-
     def _heard(self, query_id: str, progress: Any) -> None:
         if query_id == self._checkpoint.query_id():
-            self._gathering.heard(progress)
+            self._account.gathering.heard(progress)
 
     def _summary(self, seconds: float) -> Summary:
-        outlets, counts = self._outlets, (self._batches, self._events)
+        outlets, counts = self._outlets, (self._account.batches, self._account.events)
         return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
-
-
-def write_once(
-    stream: DataFrame,
-    sink: Any,
-    checkpoint: str | Path | Place,
-    *,
-    live: bool = False,
-    close: bool = True,
-    name: str = "write_once",
-) -> Summary:
-    """Write `stream`, which went through `rules.on_spark()` and anything after it, into `sink`, each batch once.
-
-    It runs until there is nothing new, and closes; with `live`, until Ctrl-C. docs/pipeline-api.md is its guide.
-    """
-    source = results_of(stream)
-    with Pipeline(source, None, sink, checkpoint, watermark_delay=source.delay_us, close=close, name=name) as pipeline:
-        return pipeline.run(live=live)
 
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:

@@ -34,6 +34,9 @@ class Stream(ABC):
 
     unit = "rows"  # what progress counts: "files", "records"
     closes = True  # whether a heartbeat of the checkpoint can close it
+    reads_again = (
+        False  # whether a batch can be read once more when Spark has noted it as done: nothing is given back by then
+    )
     packs_itself = False  # whether rows leave the source packed, and none passes through the JVM by itself
 
     def begin(self, session: SparkSession) -> None:  # noqa: B027

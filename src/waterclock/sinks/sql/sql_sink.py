@@ -101,6 +101,8 @@ class KeptChanges:
 class SqlSink:
     """A `Sink` in the database of a dialect; with `mirror`, of changes of tables."""
 
+    needs_no_spark = True  # it may write while Spark is at work
+
     def __init__(self, db: SqlDialect, table: str, mirror: Replica | None = None) -> None:
         self.db = db
         self.mirror = mirror

@@ -85,6 +85,8 @@ class TopicSink:
     """A `Sink` on a topic at `servers`; `partitions`: how many a topic gets that is made (-1: as many as the broker gives).
     `settings` are librdkafka's, for TLS, SASL and the like."""
 
+    needs_no_spark = True  # it may write while Spark is at work
+
     def __init__(
         self, servers: str, topic: str, *, partitions: int = _ALL, settings: Mapping[str, Any] | None = None
     ) -> None:

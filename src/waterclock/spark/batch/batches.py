@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
+from waterclock.errors import UsageError
 from waterclock.sinks import Batch
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files import PartWriter, ResultFiles
@@ -117,6 +118,16 @@ def batch_of(
         seconds=seconds,
         files=files,
     )
+
+
+def refuse_rows_in(batch: Batch) -> None:
+    """UsageError if `batch`, which comes after the close, has rows. Files and topics are looked at before; of a DataFrame,
+    only the batch itself shows it."""
+    if batch.counters.get("events") or batch.counters["results"]:
+        raise UsageError(
+            "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
+            "new checkpoint and an empty sink; and for input that goes on, set close=False"
+        )
 
 
 def watermark_of(offsets: str | None, taken: list[pa.Table]) -> int | None:

@@ -29,6 +29,7 @@ from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.steps import ResultStep
 from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
+from waterclock.spark.checkpoint.taken_back import take_back
 from waterclock.streaming.given import ChosenColumns, of_kinds, with_results
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
@@ -65,6 +66,11 @@ class PlannedOutlet:
             raise UsageError(_ALONE.format(self.sink.describe(), "'query', 'transform' or 'takes'"))
         self._reshapes: ResultStep | ChosenColumns | None = None
         self.schema: pa.Schema | None = None  # of what the sink is given, once that is known
+
+    @property
+    def has_step(self) -> bool:
+        """Whether Spark does something with results on their way to it."""
+        return self._step is not None
 
     @property
     def path(self) -> Path | None:
@@ -164,19 +170,39 @@ class Outlets:
             outlet.sink.open(outlet.schema)
         for outlet in self._all:
             refuse_handed_over(checkpoint, outlet.sink.last_applied())
+        if (all_hold := self._all_hold(checkpoint)) is not None:
+            take_back(checkpoint, all_hold)
+        for outlet in self._all:
             last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
             check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
 
     def held(self, checkpoint: Checkpoint) -> int:
         """Spark's number of the last batch that one of them holds; -1 if none holds any of the checkpoint's query."""
-        found = (outlet.sink.last_applied() for outlet in self._all)
-        own = [last.batch_id for last in found if last is not None and last.query_id == checkpoint.query_id()]
-        return max((number - ahead(checkpoint) for number in own), default=-1)
+        return max(number for number, _ in self._numbers(checkpoint))
+
+    def _all_hold(self, checkpoint: Checkpoint) -> int | None:
+        """Spark's number of the last batch that all of them hold; None if one holds another query's."""
+        numbers = self._numbers(checkpoint)
+        return min(number for number, _ in numbers) if all(is_own for _, is_own in numbers) else None
+
+    def _numbers(self, checkpoint: Checkpoint) -> list[tuple[int, bool]]:
+        """Of each: Spark's number of the query's last batch, -1 for none, and whether it has no other query's."""
+        found = [outlet.sink.last_applied() for outlet in self._all]
+        query_id, before = checkpoint.query_id(), ahead(checkpoint)
+        return [
+            (-1, last is None) if last is None or last.query_id != query_id else (last.batch_id - before, True)
+            for last in found
+        ]
 
     def fence(self, epoch: Epoch | None) -> None:
         """Have each refuse owners of the checkpoint that are older than `epoch`."""
         for outlet in self._all:
             fence(outlet.sink, epoch)
+
+    @property
+    def need_no_spark(self) -> bool:
+        """Whether all write without it, so that it may be at the next batch meanwhile (beside.py)."""
+        return all(getattr(outlet.sink, "needs_no_spark", False) and not outlet.has_step for outlet in self._all)
 
     def write(self, session: SparkSession, batch: Batch) -> Batch | None:
         """Each writes its part of `batch`, once. The value is what the first one wrote; None if that one had it already."""

@@ -13,6 +13,7 @@ waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (streaming/owner.py)
 waterclock.owners/  ours: the same behind a URI, where there are no locks (streaming/owner.py)
 waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
+waterclock.beside   ours: the sink may lack the last batch that is done (taken_back.py)
 waterclock.unplanned/ ours: notes of files that no batch took, set aside (reads.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it

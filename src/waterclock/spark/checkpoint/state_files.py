@@ -112,14 +112,14 @@ def _missing(checkpoint: Checkpoint, batch_id: int) -> list[int]:
     return [
         partition
         for partition in range(_partitions(checkpoint, batch_id))
-        if not any(_version_of(name) == version for name in names_in(state / str(partition)))
+        if not any(version_of(name) == version for name in names_in(state / str(partition)))
     ]
 
 
-def _version_of(name: str) -> str:
+def version_of(name: str) -> str:
     """The version that a file of state is of: 8.changelog, 8.zip, 8_UNIQUE.zip.
 
-    >>> [_version_of(name) for name in ("8.changelog", "8_1b2c.zip", "SSTs", ".8.tmp")]
+    >>> [version_of(name) for name in ("8.changelog", "8_1b2c.zip", "SSTs", ".8.tmp")]
     ['8', '8', '', '']
     """
     number = name.partition(".")[0].partition("_")[0]

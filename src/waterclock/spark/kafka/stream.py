@@ -47,6 +47,7 @@ class TopicStream(Stream):
     """A `Stream` of topics of Kafka."""
 
     unit = "records"
+    reads_again = True
 
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
         self._topics = topics
