@@ -380,11 +380,12 @@ class LocalPipeline:
         assert self._snapshots is not None
         if not written:
             return
-        self._snapshots.write(self._query, written)
-        self._buckets.wrote(written)
         self._kept |= {each.bucket: each.batch_id for each in written}
         oldest = min(self._kept.values())
-        if self._source.forgets and oldest - self._folded >= FOLDED:
+        folds = self._source.forgets and oldest - self._folded >= FOLDED
+        self._snapshots.write(self._query, written, lasts=folds)
+        self._buckets.wrote(written)
+        if folds:
             with suppress(SinkLost):  # the next one does it
                 self._outlets.fold(self._query, oldest)
                 self._folded = oldest
