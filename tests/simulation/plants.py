@@ -12,9 +12,10 @@ from tests.simulation.mended import MENDED
 from tests.simulation.plant import BROKER, Plant, one, shown_by
 from tests.simulation.planting import Edit
 from tests.simulation.relay import plants as relay
+from tests.simulation.rules import local_plants as local
 from tests.simulation.rules import plants as rules
 
-ROOMS = (capture, relay, rules)
+ROOMS = (capture, relay, rules, local)
 
 USUAL: dict[str, Plant] = {
     # an acknowledgement that comes too early

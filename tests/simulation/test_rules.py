@@ -18,21 +18,23 @@ pytest.importorskip("greenlet")
 PAIR = ["--pair", "--past-known"]
 
 
-def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.simulation", *arguments, "--workloads", "rules"]
+def run(*arguments: str, hash_seed: str = "0", of: str = "rules") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.simulation", *arguments, "--workloads", of]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
+@pytest.mark.parametrize("of", ["rules", "local"])
 @pytest.mark.parametrize("more", [[], PAIR], ids=["one broker", "a pair"])
-def test_what_rules_make_of_a_topic_is_in_every_sink_once_in_order_and_on_time(more: list[str]) -> None:
-    found = run("1", "8", *more)
+def test_what_rules_make_of_a_topic_is_in_every_sink_once_in_order_and_on_time(more: list[str], of: str) -> None:
+    found = run("1", "8", *more, of=of)
     assert found.returncode == 0, found.stdout
 
 
-def test_a_seed_with_rules_has_one_history_alone_and_among_others() -> None:
-    first, second = (run("10", "3", "--hash", hash_seed=one).stdout for one in ("1", "2"))
-    alone = run("12", "1", "--hash").stdout
+@pytest.mark.parametrize("of", ["rules", "local"])
+def test_a_seed_with_rules_has_one_history_alone_and_among_others(of: str) -> None:
+    first, second = (run("10", "3", "--hash", hash_seed=one, of=of).stdout for one in ("1", "2"))
+    alone = run("12", "1", "--hash", of=of).stdout
     hashes = [[line for line in told.splitlines() if line.startswith("hash")] for told in (first, second, alone)]
     assert hashes[0] == hashes[1]
     assert hashes[0][2:] == hashes[2]
@@ -40,10 +42,19 @@ def test_a_seed_with_rules_has_one_history_alone_and_among_others() -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    ["rules-applied-unseen", "rules-watermark-early", "rules-mark-in-another-transaction", "rules-aborted-read"],
+    [
+        "rules-applied-unseen",
+        "rules-watermark-early",
+        "rules-mark-in-another-transaction",
+        "rules-aborted-read",
+        "local-snapshot-ahead-of-the-sink",
+        "local-replay-begins-late",
+        "local-replay-counts-twice",
+        "local-watermarks-forgotten",
+    ],
 )
 def test_what_is_planted_in_a_pipeline_is_found(plant: str) -> None:
-    found = run("1000", "40", "--plant", plant, "--until-found")
+    found = run("1000", "40", "--plant", plant, "--until-found", of="local" if plant.startswith("local") else "rules")
     assert found.returncode == 1, found.stdout
 
 

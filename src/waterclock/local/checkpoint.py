@@ -35,6 +35,7 @@ from waterclock.streaming.checkpoint import (
     write,
 )
 from waterclock.streaming.owner import LOCK, owner_of
+from waterclock.streaming.places.place import make_folder
 from waterclock.streaming.toml.config import SERVED
 
 _OF_SPARK = (
@@ -84,7 +85,7 @@ class LocalCheckpoint:
         self._owner.take()  # if it is there: nobody is removing it now
         self._removal.finish()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)  # whose name outlasts a power cut
         except OSError as error:
             raise cannot_be_made(self.path, error) from error
         self._owner.take()

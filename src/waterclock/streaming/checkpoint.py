@@ -210,7 +210,15 @@ class Removal:
             self.run()
 
     def _served(self) -> str | None:
-        return self._sink.read_text() if self._sink.exists() else None
+        if not self._sink.exists():
+            return None
+        try:
+            served = self._sink.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise damaged(self._sink, str(error)) from error
+        if not served or not served.isprintable():
+            raise damaged(self._sink, "it names no sink")
+        return served
 
     def _others(self) -> list[str]:
         return sorted(name for name in names_in(self._path) if not self._names.are_ours(name))
