@@ -22,7 +22,7 @@ def known(world: World) -> tuple[Relay, Relay]:
     two = world.relay("two")
     step_until(lambda: two._member.was_given, one, two)
     step_until(lambda: world.advance_ms(group.LOOK_NS // 1_000_000) or one._unassigned.others, one, two)
-    step_until(lambda: has_heard(two) and two.standby.has_read_up(), one, two)
+    step_until(lambda: has_heard(two) and two.standby.has_read_up(0), one, two)
     assert set(one.owners) == {0}
     assert not two.owners
     return one, two
