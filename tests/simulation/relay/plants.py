@@ -22,7 +22,6 @@ _EDITS: dict[str, tuple[str, str, str]] = {
     "relay-applied-uncommitted": (
         TURN, RAISED, "            turn.undo() if"),
     "relay-copies-unnamed": ("upkeep.lap", "stretches_of(sorted(self._offsets))", "stretches_of([])"),
-    "relay-given-at-the-end": ("relay", "            return self.owners[number].position\n", "            pass\n"),
     "relay-standby-ahead": (
         "standby.follower", "checkpoint_steps(self.position,", "checkpoint_steps(self.position + 1,"),
 }  # fmt: skip
