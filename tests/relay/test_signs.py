@@ -3,7 +3,10 @@ was only taken for dead goes on, and whoever comes back reads up first."""
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
+from confluent_kafka import TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
@@ -22,7 +25,7 @@ def known(world: World) -> tuple[Relay, Relay]:
     two = world.relay("two")
     step_until(lambda: two._member.was_given, one, two)
     step_until(lambda: world.advance_ms(group.LOOK_NS // 1_000_000) or one._unassigned.others, one, two)
-    step_until(lambda: has_heard(two) and two.standby.has_read_up(), one, two)
+    step_until(lambda: has_heard(two) and two.standby.has_read_up(0), one, two)
     assert set(one.owners) == {0}
     assert not two.owners
     return one, two
@@ -47,11 +50,15 @@ def delivered(world: World, relay: Relay, *values: str) -> None:
     assert world.values() == [*before, *values]
 
 
-def test_one_that_stops_is_an_owner_until_another_is(world: World) -> None:
+def test_one_that_stops_is_an_owner_until_another_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = known(world)
+    monkeypatch.setattr(signs, "SILENT", 1_000_000)  # it is its word
     delivered(world, one, "a")
     owner = one.owners[0]
-    while 0 not in two.owners:
+    for turn in count():
+        if 0 in two.owners:
+            break
+        assert turn < 200
         assert one.goes_on(True)
         delivered(world, one, "still")
         assert one.owners == {0: owner}
@@ -89,6 +96,18 @@ def test_one_that_died_is_noticed_though_the_group_takes_it_for_living(world: Wo
     step_until(world.values, two)
     assert world.values() == ["a"]
     delivered(world, two, "b", "c")
+
+
+def test_what_the_group_gives_to_one_that_stands_in_is_read_from_where_it_is(world: World) -> None:
+    one, two = known(world)
+    die(world, one)
+    step_until(lambda: 0 in two.owners, two)
+    step_quietly(two)
+    owner = two.owners[0]
+    world.send("a", "b", in_ms=0)  # not read yet
+    two._member.on_given(two._member.consumer, [TopicPartition(world.topic, 0)])
+    step_until(lambda: len(world.values()) == 2, two)
+    assert (two.owners, two._stands_in) == ({0: owner}, {})
 
 
 def test_one_that_was_taken_for_dead_goes_on_and_is_believed_then(world: World) -> None:

@@ -187,7 +187,7 @@ class Relay:
                 done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
             member.pause({number for number, owner in self.owners.items() if owner.held})
             self._take_overs(now_ns)  # last: what was read before is nothing for a new owner
-            if not member.has_joined and (not self._unassigned.others or self.standby.has_read_up()):  # rule 7
+            if not member.has_joined and (not self._unassigned.others or self.standby.is_as_far_as_can_be()):  # rule 7
                 member.join()
             self.standby.is_ready = member.was_given or not member.has_joined
             done += self.standby.step({*self.owners, *self._pending, *member.given})
@@ -240,8 +240,9 @@ class Relay:
         for number in given:
             if self._stands_in.pop(number, None) is None:
                 self._pending[number] = PendingTakeOver(self._clock)
-        for number in self._signs.orphans():
-            if not (number in self.owners or number in self._pending) and self.standby.has_read_up(number):
+        for number, lives in self._signs.orphans():
+            is_mine = number in self.owners or number in self._pending
+            if not is_mine and self.standby.has_read_up(number, nearly=lives):
                 self._signs.take(number)
                 self._stands_in[number] = now_ns + STANDS_IN_NS
                 self._pending[number] = PendingTakeOver(self._clock)

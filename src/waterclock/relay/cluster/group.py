@@ -9,8 +9,8 @@ be delivered, for ever.
 
 Rule 3: it happens. A member gives partitions back, dies before it joins anew, and is there again under its name. The group
         takes it for the one that was there, and nobody asks for the second half of the cooperative rebalance
-        (`test_what_a_relay_gave_back_before_it_died_is_given_to_somebody`). A relay that stands by does not cover it: it
-        keeps the partition's files, and delivers nothing before the group assigns the partition to it.
+        (`test_what_a_relay_gave_back_before_it_died_is_given_to_somebody`). A relay that stands in covers it for
+        some seconds (relay.py, rule 6).
 Rule 4: if two looks in a row, `LOOK_NS` apart, find the same partitions in a group that is stable, the first of its members
         joins it a second time, for a moment, under no name: who comes and who goes has the group share anew.
 Rule 5: if the right to look is missing, that is logged once, and again if it was there meanwhile.

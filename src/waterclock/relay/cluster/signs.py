@@ -34,9 +34,9 @@ from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.outside import threading, uuid
 
 log = logging.getLogger("waterclock.relay")
-EVERY_S: Final = 0.4
-SILENT: Final = 3
-BELIEVED: Final = 150
+EVERY_S: Final = 0.3
+SILENT: Final = 4
+BELIEVED: Final = 200
 _ANSWER_S: Final = 5.0
 _STOPS: Final = " stops"
 
@@ -154,12 +154,12 @@ class Signs:
 
     # 3. orphan
 
-    def orphans(self) -> Iterator[int]:
-        """Partitions whose owners stop, or are silent."""
+    def orphans(self) -> Iterator[tuple[int, bool]]:
+        """Partitions whose owners stop, which is True, or are silent."""
         for number, heard in self._heard.items():
             is_silent = heard.looks >= SILENT and self._believed_until.get(heard.who, 0) < self._looks
             if heard.is_news and (heard.stops or is_silent):
-                yield number
+                yield number, heard.stops
 
     def take(self, number: int) -> None:
         """This relay takes an orphan."""

@@ -99,12 +99,16 @@ class Standby:
         self._keep_up(is_quiet)
         return done
 
-    def has_read_up(self, number: int | None = None) -> bool:
-        """Whether a partition's files have nearly all that the input has; without a number: each one's that can be had."""
-        if number is None:
-            return not self._has_room or all(each in self._failed or self.has_read_up(each) for each in self._numbers)
+    def has_read_up(self, number: int, nearly: bool = True) -> bool:
+        """Whether a partition's files have nearly all that the input has, or at least what was settled at their opening."""
         follower, bounds = self.followers.get(number), self._tails.bounds((self._context.topics.input, number))
-        return follower is not None and bounds is not None and follower.behind(bounds[1]) < NEARLY
+        if follower is None or not follower.is_settled:
+            return False
+        return not nearly or (bounds is not None and follower.behind(bounds[1]) < NEARLY)
+
+    def is_as_far_as_can_be(self) -> bool:
+        """Whether each partition has been read up, but for those that cannot be had."""
+        return not self._has_room or all(each in self._failed or self.has_read_up(each) for each in self._numbers)
 
     def wait_s(self) -> float:
         """How long there is nothing to do; it may be for ever."""
