@@ -123,6 +123,26 @@ def test_a_table_without_a_key_and_one_that_is_gone_do_not_keep_the_others(
     assert rows["t2b"] == [{}, {"n": 1}, {"n": 1}]  # behind a truncate
 
 
+@pytest.mark.mariadb
+@pytest.mark.parametrize(("more", "times"), [([], 2), (["--from", "now", "--snapshot", "initial"], 1)])
+def test_rows_that_the_oldest_binlog_still_has_come_once_by_a_word(
+    more: list[str], times: int, mariadb: MariaServer, database: str, broker: Broker
+) -> None:
+    """The snapshot's row is the later one: it has what no log says, here a cascade."""
+    parent = "create table p (id int primary key)"
+    child = "create table c (id int primary key, p int, foreign key (p) references p (id) on delete set null)"
+    mariadb.run("create table first (id int)", "flush binary logs", database=database)
+    mariadb.run(f"purge binary logs to '{mariadb.run('show binary logs')[-1][0]}'")
+    mariadb.run(
+        parent, child, "insert into p values (1)", "insert into c values (5, 1)", "delete from p", database=database
+    )
+    where = [f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    assert cli.main(["cdc", *where, "--order", "global", "--once", *more]) == 0
+    sent = [json.loads(value) for _, value in committed(broker, database)[0]]
+    rows = [each["data"] for each in sent if each["table"] == "c"]
+    assert (len(rows), rows[-1]) == (times, {"id": 5, "p": None})
+
+
 def test_who_has_many_rows_shares_no_view_and_tables_are_not_taken_without_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
