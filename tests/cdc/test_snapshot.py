@@ -171,11 +171,10 @@ def test_what_a_table_without_a_key_gets_while_its_chunk_waits_follows_it_once_m
     run(slot.conninfo, "insert into bare values (1), (1), (2)")
     read = SlotChunks.read
 
-    def meanwhile(self: SlotChunks, table: str, rest: OlderRest, rows: int) -> Chunk | None:
-        chunk = read(self, table, rest, rows)
+    def meanwhile(self: SlotChunks, rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
+        (chunk,) = read(self, rests, rows)
         run(slot.conninfo, "insert into bare values (3)", "delete from bare where n = 2")
-        assert chunk is not None
-        return replace(chunk, high=(chunk.high[0] + 1,))  # the log's reader is not there yet
+        return [replace(chunk, high=(chunk.high[0] + 1,))]  # the log's reader is not there yet
 
     monkeypatch.setattr(SlotChunks, "read", meanwhile)
     assert cli.main(command) == 0
@@ -198,7 +197,7 @@ def test_a_chunk_is_never_given_out_in_parts(largest: int, has_key: bool, monkey
     of = MaxwellMessage("shop", "item", BOOTSTRAP, 0, "", 0, 0, False, ("id",) if has_key else (), {})
     rows = {str(n).encode(): {"id": str(n)} for n in range(12 if has_key else 0)}
     messages = None if has_key else whole(of, [{"id": str(n)} for n in range(11)])
-    reader.read.side_effect = lambda *_: Chunk("shop.item", rows, None, (1,), False, of, messages)
+    reader.read.side_effect = lambda *_: [Chunk("shop.item", rows, None, (1,), False, of, messages)]
     batches = BatchReader(SnapshotSource(log, reader, clock), clock, Bounds(5, largest), 0, WholePlace(), lambda: False)
     assert [(len(batch.records), batch.position.rows) for batch in batches.batches()] == [(12, 0)]
     running = capture._Pass(publisher, SnapshotSource(log, reader, clock), clock, lambda more: None)
@@ -287,9 +286,9 @@ def test_the_log_is_looked_at_however_long_a_snapshot_takes() -> None:
     log.items.return_value = iter([SourceMark.QUIET] * 3)
     chunks.is_between.return_value, chunks.standing.return_value = True, (1,)
 
-    def read(table: str, rest: OlderRest, rows: int) -> Chunk:
+    def read(rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
         clock.advance_s(2)
-        return Chunk(table, {}, rest, (1,))
+        return [Chunk(table, {}, rest, (1,)) for table, rest in rests.items()]
 
     chunks.read.side_effect = read
     marks = list(SnapshotSource(log, chunks, clock).items())
@@ -305,10 +304,11 @@ def test_a_chunk_of_a_slow_machine_is_never_smaller_than_the_first_one() -> None
     chunks.standing.return_value = (1,)
     asked = []
 
-    def read(table: str, rest: OlderRest, rows: int) -> Chunk:
+    def read(rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
         asked.append(rows)
         clock.advance_s(2)
-        return Chunk(table, {str(n).encode(): {"id": str(n)} for n in range(rows)}, rest, (1,))
+        own = {str(n).encode(): {"id": str(n)} for n in range(rows)}
+        return [Chunk(table, own, rest, (1,)) for table, rest in rests.items()]
 
     chunks.read = read
     list(SnapshotSource(log, chunks, clock).items())
@@ -357,12 +357,12 @@ def test_binlogs_that_are_purged_under_a_snapshot_take_nothing_from_it_and_those
     monkeypatch.setattr(snapshot, "LEAST_ROWS", 200)
     read, numbers = BinlogChunks.read, iter(range(1, 99))
 
-    def purged(self: BinlogChunks, table: str, rest: OlderRest, rows: int) -> Chunk | None:
-        chunk = read(self, table, rest, rows)
+    def purged(self: BinlogChunks, rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
+        chunks = read(self, rests, rows)
         changed = f"update {database}.item set n = {next(numbers)} where id % 100 = 7"
         mariadb.run(changed, "flush binary logs")
         mariadb.run(f"purge binary logs to '{mariadb.run('show binary logs')[-1][0]}'")
-        return chunk
+        return chunks
 
     monkeypatch.setattr(BinlogChunks, "read", purged)
     assert cli.main(command) == 0

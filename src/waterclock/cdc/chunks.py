@@ -2,17 +2,18 @@
 
 Rule 1: a chunk is read in one short transaction, whose view says what it shows: nothing is written to the source, no table
         is locked against writers.
-Rule 2: it is as large as was asked for, in rows, and no larger than BYTES; its rows are in memory until they are sent.
+Rule 2: chunks of several tables share a view: together they are as large as was asked for, in rows, and no larger than
+        BYTES; their rows are in memory until they are sent.
 Rule 3: a value of a chunk has the bytes that the log would bring for it.
 Rule 4: columns and key are those that the table has in the view.
 Rule 5: rows of a table without a primary key have no order to be read in, and who has one of them twice has two. Such a
-        table comes in one chunk, behind a TRUNCATE, which takes away what the log brought before: up to WHOLE_BYTES and
-        WHOLE_ROWS. What is given out while it waits and is not in it follows it once more.
+        table comes in one chunk, the first of its view, behind a TRUNCATE, which takes away what the log brought before: up
+        to WHOLE_BYTES and WHOLE_ROWS. What is given out while it waits and is not in it follows it once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,11 +88,12 @@ class ChunkReader(Protocol):
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         """Before anything is read: UsageError for a table whose older rows cannot come; about how many rows each has."""
 
-    def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
-        """Steps 2 and 3; None if the view lacks what the log has given out: read again later."""
+    def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        """Steps 2 and 3: of one view a chunk of each table, in their order, until there are so many rows: at least of the
+        first. None of any if the view lacks what the log has given out: read again later."""
 
-    def saw(self, record: Record, chunk: Chunk | None) -> None:
-        """Step 4: the log gives this out, and `chunk` waits."""
+    def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
+        """Step 4: the log gives this out, and `chunks` wait, by their tables."""
 
     def is_between(self) -> bool:
         """Whether the log's reader stands between two transactions."""

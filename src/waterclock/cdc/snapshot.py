@@ -2,7 +2,7 @@
 
     1. the place P0 from which the log is read is stored in Kafka
     2. between two transactions of the log the next chunk is read: rows behind the last key, in one short transaction with a
-       view S; with a table's first chunk its largest key, the end of its part
+       view S; with a table's first chunk its largest key, the end of its part. So in the same view are small tables behind
     3. accept: if the log has given out a transaction that S does not show, the chunk is thrown away, and read again later
     4. wait: the log is read on until all that S shows was given out. What is given out meanwhile and S does NOT show takes
        its keys out of the chunk
@@ -28,6 +28,8 @@ Rule 6: a target may have rows of a table that are gone: of one that comes again
         has stood in Kafka before P0, with a sequence up to that of P0, `since`. Every row that is there comes with a later
         one, by a chunk or by the log. So behind the last chunk it is said that what has none is gone.
 Rule 7: tables that are held come again when somebody asks, beside the changes (requests.py).
+Rule 8: as many tables share a view as are thought to fit into the rows of a chunk, up to TABLES: a reader that lags waits
+        once for all of them. Each is sent by itself, and nothing of the log comes between.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ from waterclock.kafka.patience import Backoff
 log = logging.getLogger("waterclock.cdc")
 LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 1000, 1000, 100_000
 TARGET_S, LOOK_S = 0.25, 5.0
+TABLES = 100
 SAID_AT = 7  # attempts in a row: some ten seconds
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -129,8 +132,9 @@ class SnapshotSource:
         self._make, self._why_not = make, why_not
         held = source.position().held
         self._rest = held.older() if held else {}
-        self._chunk: Chunk | None = None
+        self._chunks: dict[str, Chunk] = {}  # of one view, in the order in which they are sent
         self._rows = min(FIRST_ROWS, rate or FIRST_ROWS)
+        self._view_rows, self._is_cut = 0, False  # of the latest view
         self._again = Backoff(_PAUSES_S, clock)
         self._read_s = self._since_s = self._not_before_s = 0.0
 
@@ -149,7 +153,7 @@ class SnapshotSource:
         items = self._source.items()
         for item in items:
             if self._rest and isinstance(item, MaxwellMessage | DeadLetter):
-                self._reader.saw(item, self._chunk)
+                self._reader.saw(item, self._chunks)
             yield item
             if self._rest and isinstance(item, SourceMark) and self._reader.is_between():
                 yield from self._brought()
@@ -219,32 +223,46 @@ class SnapshotSource:
         """The chunks that can be sent where the log's reader stands now; rule 5."""
         until_s = self._clock.monotonic_s() + LOOK_S
         while self._rest and self._clock.monotonic_s() < until_s:
-            if self._chunk is None and not self._reads():
+            if not self._chunks and not self._reads():
                 return
-            assert self._chunk is not None
-            if self._reader.standing() < self._chunk.high:
+            chunk = next(iter(self._chunks.values()))
+            if self._reader.standing() < chunk.high:
                 return
-            if self._chunk.is_exact and self._reader.standing() > self._chunk.high:
-                self._chunk = None
+            if chunk.is_exact and self._reader.standing() > chunk.high:
+                self._chunks.clear()
             else:
-                yield from self._sent(self._chunk)
+                yield from self._sent(chunk)
 
     def _reads(self) -> bool:
-        """Steps 2 and 3: whether there is a chunk now."""
+        """Steps 2 and 3: whether there are chunks now."""
         began_s = self._clock.monotonic_s()
         if not self._again.is_time or began_s < self._not_before_s:
             return False
-        table, rest = next(iter(self._rest.items()))
-        self._chunk = self._reader.read(table, rest, self._rows)
+        rests = self._together()
+        chunks = self._reader.read(rests, self._rows)
         self._since_s = self._clock.monotonic_s()
         self._read_s = self._since_s - began_s
-        if self._chunk is None:
+        if not chunks:
             self._again.failed()
             if self._again.attempts == SAID_AT:
-                log.warning("The snapshot of %s waits until a query sees all that the log has given out.", table)
+                log.warning(
+                    "The snapshot of %s waits until a query sees all that the log has given out.", next(iter(rests))
+                )
             return False
         self._again.succeeded()
+        self._chunks = {chunk.table: chunk for chunk in chunks}
+        self._view_rows, self._is_cut = sum(chunk.size() for chunk in chunks), any(chunk.cut for chunk in chunks)
         return True
+
+    def _together(self) -> dict[str, OlderRest]:
+        """Rule 8: the next tables."""
+        found, rows = dict[str, OlderRest](), 0
+        for table, rest in self._rest.items():
+            if rows >= self._rows or len(found) == TABLES:
+                break
+            found[table] = rest
+            rows += max(0, self._sizes.get(table, 0) - rest.rows)
+        return found
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
@@ -263,19 +281,20 @@ class SnapshotSource:
             del self._rest[chunk.table]
         else:
             self._rest[chunk.table] = chunk.rest._replace(rows=self._rest[chunk.table].rows + chunk.size())
-        self._chunk = None
-        self._adapt(chunk)
+        del self._chunks[chunk.table]
+        if not self._chunks:
+            self._adapt()
         yield SourceMark.COMMITTED
 
-    def _adapt(self, chunk: Chunk) -> None:
-        """Rule 2, and the rate."""
+    def _adapt(self) -> None:
+        """Rule 2, and the rate, behind a view's last chunk."""
         now_s = self._clock.monotonic_s()
         if self._read_s > 2 * TARGET_S:
             self._rows //= 2
         elif self._read_s < max(TARGET_S, now_s - self._since_s):
             self._rows *= 2
-        most = 2 * chunk.size() if chunk.cut else MOST_ROWS
+        most = 2 * self._view_rows if self._is_cut else MOST_ROWS
         self._rows = max(LEAST_ROWS, min(self._rows, most))
         if self._rate:
             self._rows = min(self._rows, self._rate)
-            self._not_before_s = now_s + chunk.size() / self._rate
+            self._not_before_s = now_s + self._view_rows / self._rate

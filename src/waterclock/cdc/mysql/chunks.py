@@ -19,7 +19,7 @@ Rule 7: no transaction need end at the view's place: a binlog that was begun ane
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -75,7 +75,7 @@ class BinlogChunks:
     def numbered(self) -> int:
         return self._reader.numbered()
 
-    def saw(self, record: Record, chunk: Chunk | None) -> None:
+    def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
     def there(self) -> list[str]:
@@ -93,20 +93,33 @@ class BinlogChunks:
             with suppress(pymysql.MySQLError, OSError):
                 connection.close()
 
-    def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
-        plan = self._plans.get(table)
-        if plan is None:
-            plan = self._plans[table] = self._planned(table)
-        if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
-            return Chunk(table, {}, None, self.standing(), is_there=False)
+    def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        for table in rests:
+            if table not in self._plans:
+                self._plans[table] = self._planned(table)
+        table = next(iter(rests))
         try:
-            return self._read(table, plan, rest, rows)
+            self._run("start transaction with consistent snapshot, read only")
+            try:
+                found, high = dict[str, tuple[OlderRest, SelectedRows]](), self._accepted()
+                for table, rest in rests.items() if high is not None else ():
+                    left = rows - sum(each.count for _, each in found.values())
+                    most = BYTES - sum(each.size for _, each in found.values())
+                    if found and (left <= 0 or most <= 0 or self._is_whole(table)):
+                        break
+                    found[table] = self._read(table, rest, left, most)
+                    if self._planned(table).definition != self._plans[table].definition:  # rule 3
+                        del self._plans[table]
+                        return []
+            finally:
+                if self._connection is not None:
+                    self._run("rollback")
         except pymysql.MySQLError as error:
             self.close()
             code = error.args[0] if error.args else 0
-            if code == _ALTERED or self._planned(table).definition != plan.definition:
+            if code == _ALTERED or self._planned(table).definition != self._plans[table].definition:
                 del self._plans[table]
-                return None
+                return []
             if code in _MAY_NOT:
                 raise UsageError(
                     f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it; or begin without "
@@ -116,32 +129,34 @@ class BinlogChunks:
         except OSError as error:
             self.close()
             raise ConnectionLost(f"The connection to the database broke: {unstopped(error)}.") from None
+        return [self._chunk(table, *each, high) for table, each in found.items() if high is not None]
 
-    def _read(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int) -> Chunk | None:
-        self._run("start transaction with consistent snapshot, read only")
-        try:
-            high = self._accepted()
-            if high is None:
-                return None
-            upto = self._largest(table, plan) if plan.key and rest.upto is None else rest.upto
-            if not plan.key:
-                found = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
-                if found.is_cut or found.count > WHOLE_ROWS:
-                    raise too_large(table)
-            elif not upto:
-                found = SelectedRows()
-            else:
-                where = [
-                    f"not {beyond(plan.key, upto)}",
-                    *([] if rest.after is None else [beyond(plan.key, rest.after)]),
-                ]
-                found = self._rows(table, plan, where, rows, BYTES)
-            if self._planned(table).definition != plan.definition:  # rule 3
-                del self._plans[table]
-                return None
-        finally:
-            if self._connection is not None:
-                self._run("rollback")
+    def _is_whole(self, table: str) -> bool:
+        """Whether it comes in one chunk."""
+        return bool(self._plans[table].columns and not self._plans[table].key)
+
+    def _read(self, table: str, rest: OlderRest, rows: int, most: int) -> tuple[OlderRest, SelectedRows]:
+        """What comes of it now, with the largest key in what is left of it."""
+        plan = self._plans[table]
+        if not plan.columns:
+            return rest, SelectedRows()
+        if self._is_whole(table):
+            found = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
+            if found.is_cut or found.count > WHOLE_ROWS:
+                raise too_large(table)
+            return rest, found
+        upto = self._largest(table, plan) if rest.upto is None else rest.upto
+        if not upto:
+            return rest._replace(upto=upto), SelectedRows()
+        where = [f"not {beyond(plan.key, upto)}", *([] if rest.after is None else [beyond(plan.key, rest.after)])]
+        found = self._rows(table, plan, where, rows, most)
+        found.is_last = not found.is_cut and found.count < rows
+        return rest._replace(upto=upto), found
+
+    def _chunk(self, table: str, rest: OlderRest, found: SelectedRows, high: Standing) -> Chunk:
+        plan = self._plans[table]
+        if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
+            return Chunk(table, {}, None, high, is_there=False, is_exact=True)
         try:
             written, behind = found.written(plan)
         except Unreadable as refusal:
@@ -150,10 +165,10 @@ class BinlogChunks:
         if not plan.key:
             return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=True)
         by_keys = by_key(of, written)
-        if not found.is_cut and found.count < rows:
+        if found.is_last:
             return Chunk(table, by_keys, None, high, of=of, is_exact=True)
         last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
-        return Chunk(table, by_keys, rest._replace(after=last, upto=upto), high, found.is_cut, of, is_exact=True)
+        return Chunk(table, by_keys, rest._replace(after=last), high, found.is_cut, of, is_exact=True)
 
     def _accepted(self) -> Standing | None:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""

@@ -28,13 +28,16 @@ _PIECE = 1 << 16
 
 @dataclass(slots=True)
 class SelectedRows:
-    """Rows, `count` of them: of PyMySQL, or `packets` up to `end`. `is_cut`: there are more than so many bytes hold."""
+    """Rows, `count` of them: of PyMySQL, or `packets` up to `end`; about how many bytes. `is_cut`: there are more than so
+    many bytes hold; `is_last`: none is left behind them."""
 
     rows: list[Any] = field(default_factory=list)
     packets: bytearray = field(default_factory=bytearray)
     end: int = 0
     count: int = 0
+    size: int = 0
     is_cut: bool = False
+    is_last: bool = True
 
     def written(self, plan: SelectedTable) -> tuple[Sequence[Row], list[bytes]]:
         """The rows as JSON texts, and the values behind the last one; Unreadable for what cannot be written."""
@@ -56,12 +59,12 @@ def fetched(cursor: SSCursor, rows: int, most: int, raw: bool) -> SelectedRows:
     """What a cursor has, which is asked for `rows`; no more is taken behind `most` bytes. `raw`: as packets."""
     if raw:
         return _packets(cursor, rows, most)
-    found, size = SelectedRows(), 0
+    found = SelectedRows()
     while row := cursor.fetchone():
         found.rows.append(row)
         found.count += 1
-        size += sum(map(len, filter(None, row)))
-        if size > most and found.count < rows:
+        found.size += sum(map(len, filter(None, row)))
+        if found.size > most and found.count < rows:
             found.is_cut = True
             break
     return found
@@ -77,6 +80,7 @@ def _packets(cursor: SSCursor, rows: int, most: int) -> SelectedRows:
         data += piece
         found.end, more, is_end = passed(data, found.end)
         found.count += more
+        found.size = found.end
         found.is_cut = not is_end and found.end > most and found.count < rows
     result.unbuffered_active, result.connection = False, None  # nothing is left for PyMySQL to read
     if is_end and data[found.end + 4] == 0xFF:

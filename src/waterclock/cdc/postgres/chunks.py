@@ -1,19 +1,21 @@
 """Chunks of PostgreSQL's tables: a view that says which transactions it shows, against those that the log gave out.
 
-Rule 1: the table is locked (ACCESS SHARE, as SELECT does) before the view is opened: TRUNCATE and an ALTER that rewrites a
-        table leave an empty one to a view from before.
+Rule 1: the tables are locked (ACCESS SHARE, as SELECT does) before the view is opened: TRUNCATE and an ALTER that rewrites
+        a table leave an empty one to a view from before.
 Rule 2: step 3: all that was given out must be shown, or the chunk is read again. Step 4: what is given out while it waits,
         and is not shown, takes its keys out; TRUNCATE takes all.
 Rule 3: a chunk waits for the end of the log as it is after the read: the commit of all that the view shows lies before it.
 Rule 4: catalog and publication are asked in the view: columns, the key by the table's identity, filters. A key's columns
         stand in the order of the table's (catalog.py), and are read in the order of the index.
 Rule 5: row-level security hides rows without an error: here it is one.
+Rule 6: if several tables cannot be read together the first is read alone: then an error is its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 import psycopg
@@ -90,13 +92,14 @@ class SlotChunks:
     def numbered(self) -> int:
         return self._reader.numbered()
 
-    def saw(self, record: Record, chunk: Chunk | None) -> None:
+    def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Rule 2."""
         number = self._reader.xid()
         if self._view is not None and self._view.shows(number):
             return
         self._unseen.add(number)
-        if chunk is None or isinstance(record, DeadLetter) or f"{record.database}.{record.table}" != chunk.table:
+        chunk = chunks.get(f"{record.database}.{record.table}")
+        if chunk is None or isinstance(record, DeadLetter):
             return
         if chunk.whole is not None:
             chunk.whole.append(record)
@@ -124,42 +127,59 @@ class SlotChunks:
         with suppress(psycopg.Error):
             self._asking.close()
 
-    def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
+    def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        table = next(iter(rests))
         with errors_of_postgres(self._slot):
             try:
-                return self._read(table, rest, rows)
-            except psycopg.errors.UndefinedTable:  # it is gone, and the log says what of it
-                return Chunk(table, {}, None, self.standing(), is_there=False)
-            except psycopg.errors.InsufficientPrivilege as error:
+                return self._read(rests, rows)
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+                if len(rests) > 1:  # rule 6
+                    return self.read({table: rests[table]}, rows)
+                if isinstance(error, psycopg.errors.UndefinedTable):  # it is gone, and the log says what of it
+                    return [Chunk(table, {}, None, self.standing(), is_there=False)]
                 raise UsageError(
                     f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it. A "
                     "policy of row-level security hides rows but from its owner and from who may bypass it (BYPASSRLS)."
                 ) from None
 
-    def _read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
-        identifier = sql.Identifier(*table.split(".", 1))
-        found: list[Row] = []
-        last, is_cut = None, False
+    def _read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        chunks: list[Chunk] = []
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
-            self._asking.execute(sql.SQL("lock table {} in access share mode").format(identifier))
+            names = {table: sql.Identifier(*table.split(".", 1)) for table in rests}
+            locked = sql.SQL("lock table {} in access share mode")
+            self._asking.execute(locked.format(sql.SQL(", ").join(names.values())))
             (view,) = self._asking.execute("select pg_current_snapshot()::text").fetchone() or ("",)
             self._view = View.parsed(view)
             self._unseen = {number for number in self._unseen if not self._view.shows(number)}
             if self._unseen:
-                return None
-            plan = self._planned(table, identifier)
-            upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
-            of = self._message(table, plan)
-            if upto:
-                last, is_cut = self._rows(of, plan, rest._replace(upto=upto), rows, found)
-            elif plan.is_whole and self._rows(of, plan, rest, WHOLE_ROWS, found)[0] is not None:
-                raise too_large(table)
+                return []
+            left, most = rows, BYTES
+            for table, rest in rests.items():
+                plan = self._planned(table, names[table])
+                if chunks and (left <= 0 or most <= 0 or plan.is_whole):
+                    break
+                self._asking.execute("close all")
+                chunk, size = self._chunk(table, plan, rest, left, most)
+                chunks.append(chunk)
+                left, most = left - chunk.size(), most - size
         (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
+        return [replace(chunk, high=(lsn_number(end),)) for chunk in chunks]
+
+    def _chunk(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, most: int) -> tuple[Chunk, int]:
+        """What comes of a table now, and its bytes."""
+        of, found, high = self._message(table, plan), list[Row](), self.standing()
         if plan.is_whole:
-            return Chunk(table, {}, None, (lsn_number(end),), whole=whole(of, found))
+            last, _, size = self._rows(of, plan, rest, WHOLE_ROWS, WHOLE_BYTES, found)
+            if last is not None:
+                raise too_large(table)
+            return Chunk(table, {}, None, high, whole=whole(of, found)), size
+        upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
+        if not upto:
+            return Chunk(table, {}, None, high, of=of), 0
+        last, is_cut, size = self._rows(of, plan, rest._replace(upto=upto), rows, most, found)
         left = None if last is None else rest._replace(after=last, upto=upto)
-        return Chunk(table, by_key(of, found), left, (lsn_number(end),), is_cut, of)
+        return Chunk(table, by_key(of, found), left, high, is_cut, of), size
 
     def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
         schema, _, name = table.partition(".")
@@ -202,14 +222,15 @@ class SlotChunks:
         return tuple(found) if found else ()
 
     def _rows(
-        self, of: MaxwellMessage, plan: SelectedTable, rest: OlderRest, rows: int, read: list[Row]
-    ) -> tuple[tuple[str, ...] | None, bool]:
-        """Put rows into `read`; the key of the last one, None if the table is through, and whether BYTES cut it."""
+        self, of: MaxwellMessage, plan: SelectedTable, rest: OlderRest, rows: int, most: int, read: list[Row]
+    ) -> tuple[tuple[str, ...] | None, bool, int]:
+        """Put rows into `read`; the key of the last one, None if the table is through, whether `most` bytes cut it, and the
+        bytes."""
         names, key = list(plan.columns), list(plan.key)
         compiled = plan_of(of.database, of.table, plan.columns, of.key, plan.types)
         at = [names.index(each) for each in key]
         self._asking.execute(self._declared(plan, rest, rows))
-        count, size, piece, most = 0, 0, 50, WHOLE_BYTES if plan.is_whole else BYTES
+        count, size, piece = 0, 0, 50
         while count < rows:
             found = self._asking.execute(f"fetch {min(piece, rows - count)} from chunk").pgresult
             assert found is not None
@@ -221,11 +242,11 @@ class SlotChunks:
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None
             if found.ntuples < min(piece, rows - count + found.ntuples) or last is None:
-                return None, False
+                return None, False, size
             if size > most:
-                return last, True
+                return last, True, size
             piece = max(1, min(_PIECE, 2 * piece, (BYTES // 8) * count // max(size, 1)))
-        return last, False
+        return last, False, size
 
     def _declared(self, plan: SelectedTable, rest: OlderRest, rows: int) -> sql.Composed:
         """A cursor over the next rows."""

@@ -74,9 +74,7 @@ class Decoder:
         self._met = dict[str, int]()  # of rule 5, in the transaction in hand
         self._relations: dict[int, Relation] = {}
         self._brought: set[int] = set()  # those that are wanted
-        self._xoffset = 0
-        self._given = 0
-        self._ts = 0
+        self._xoffset = self._given = self._ts = 0
         self._gtid = ""
         self._large = LargeValues(catalog)
         self._held: deque[MaxwellMessage] = deque()  # one, since it may be the last; more while some lack values

@@ -1,0 +1,168 @@
+"""Chunks of several tables in one view of the database: each has its own rows, whatever is written while they wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer
+from tests.cdc.postgres import run
+from tests.cdc.test_asked_again import KINDS
+from tests.cdc.test_renamed import folded
+from tests.kafka.reader import committed
+from waterclock import cli
+from waterclock.cdc import snapshot
+from waterclock.cdc.chunks import Chunk
+from waterclock.cdc.held import Held, HeldTable, OlderRest
+from waterclock.cdc.mysql import chunks as of_mysql
+from waterclock.cdc.position import Position
+from waterclock.cdc.postgres import chunks as of_postgres
+from waterclock.cdc.postgres.pgoutput import lsn_number
+from waterclock.cdc.snapshot import SnapshotSource
+from waterclock.cdc.source import SourceMark
+from waterclock.clock import ManualClock
+from waterclock.testing import Broker
+
+TABLES = ["t0", "t1", "t2", "t3", "t4"]
+# beside the chunks: a row of each kind of change, in tables of the same view
+BESIDE = [
+    *[f"update {table} set v = 7 where id = 3" for table in TABLES],
+    "delete from t1 where id = 4",
+    "insert into t2 values (99, 9)",
+    "truncate table t3",
+    "insert into t3 values (1, 5)",
+    "delete from t4 where id = 1",
+    "insert into t4 values (1, 6)",
+]
+
+
+@pytest.fixture
+def written(kind: str, request: pytest.FixtureRequest) -> tuple[Callable[..., Any], list[str]]:
+    """What runs a statement, and the command of a capture; in each table are 20 rows."""
+    if kind == "mariadb":
+        server: MariaServer = request.getfixturevalue("mariadb")
+        broker: Broker = request.getfixturevalue("broker")
+        name = str(request.getfixturevalue("database"))
+        runs, rows = partial(server.run, database=name), "seq_1_to_20"
+        to = ["--to", f"kafka://{broker.bootstrap}/{name}", "--from", "now", "--snapshot", "initial"]
+        command = ["cdc", f"mysql://root@127.0.0.1:{server.port}/{name}", *to, "--order", "global", "--once"]
+    else:
+        runs, rows = partial(run, request.getfixturevalue("slot").conninfo), "generate_series(1, 20) seq"
+        command = request.getfixturevalue("command")
+    for table in TABLES:
+        runs(f"create table {table} (id int primary key, v int)", f"insert into {table} select seq, 0 from {rows}")
+    runs(f"analyze {'table ' if kind == 'mariadb' else ''}{', '.join(TABLES)}")
+    return runs, command
+
+
+@pytest.mark.parametrize("most", [1 << 24, 1], ids=["one view", "as many as bytes allow"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_that_fit_into_a_chunk_share_its_view(
+    kind: str,
+    most: int,
+    written: tuple[Callable[..., Any], list[str]],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs, command = written
+    module = of_mysql if kind == "mariadb" else of_postgres
+    monkeypatch.setattr(module, "BYTES", most)
+    of = of_mysql.BinlogChunks if kind == "mariadb" else of_postgres.SlotChunks
+    read, views = of.read, list[list[str]]()
+
+    def meanwhile(self: Any, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        found: list[Chunk] = read(self, rests, rows)
+        if found:
+            views.append([chunk.table.rpartition(".")[2] for chunk in found])
+            runs(*(BESIDE if len(views) == 1 else ["update t0 set v = 8 where id = 5"]))
+        if kind == "postgres":  # a chunk may wait longer than it must: then the log gives all of that out before it
+            ((end,),) = runs("select pg_current_wal_insert_lsn()::text")
+            found = [replace(chunk, high=(lsn_number(end),)) for chunk in found]
+        return found
+
+    monkeypatch.setattr(of, "read", meanwhile)
+    assert cli.main(command) == 0
+    assert views == ([TABLES] if most > 1 else [[table] for table in TABLES])
+    assert cli.main(command) == 0  # what was written beside the last chunk
+    found = folded(broker, command[3].rpartition("/")[2], may_empty=True)
+    for table in TABLES:
+        assert found[table] == {key: {"id": key, "v": v} for key, v in runs(f"select id, v from {table}")}, table
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_without_a_key_and_one_that_is_gone_do_not_keep_the_others(
+    kind: str, written: tuple[Callable[..., Any], list[str]], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, command = written
+    runs("create table t2b (n int)", "insert into t2b values (1), (1)")
+    of = of_mysql.BinlogChunks if kind == "mariadb" else of_postgres.SlotChunks
+    read, views = of.read, list[list[str]]()
+
+    def without(self: Any, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        runs("drop table if exists t1")
+        found: list[Chunk] = read(self, rests, rows)
+        views.append([chunk.table.rpartition(".")[2] for chunk in found])
+        return found
+
+    monkeypatch.setattr(of, "read", without)
+    assert cli.main(command) == 0
+    assert [view.index("t2b") for view in views if "t2b" in view] == [0]
+    sent = [json.loads(value) for _, value in committed(broker, command[3].rpartition("/")[2])[0]]
+    rows = {table: [each["data"] for each in sent if each["table"] == table] for table in (*TABLES, "t2b")}
+    assert {table: len(of_table) for table, of_table in rows.items()} == {
+        **dict.fromkeys(TABLES, 20),
+        "t1": 0,
+        "t2b": 3,
+    }
+    assert rows["t2b"] == [{}, {"n": 1}, {"n": 1}]  # behind a truncate
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize(("more", "times"), [([], 2), (["--from", "now", "--snapshot", "initial"], 1)])
+def test_rows_that_the_oldest_binlog_still_has_come_once_by_a_word(
+    more: list[str], times: int, mariadb: MariaServer, database: str, broker: Broker
+) -> None:
+    """The snapshot's row is the later one: it has what no log says, here a cascade."""
+    parent = "create table p (id int primary key)"
+    child = "create table c (id int primary key, p int, foreign key (p) references p (id) on delete set null)"
+    mariadb.run("create table first (id int)", "flush binary logs", database=database)
+    mariadb.run(f"purge binary logs to '{mariadb.run('show binary logs')[-1][0]}'")
+    mariadb.run(
+        parent, child, "insert into p values (1)", "insert into c values (5, 1)", "delete from p", database=database
+    )
+    where = [f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    assert cli.main(["cdc", *where, "--order", "global", "--once", *more]) == 0
+    sent = [json.loads(value) for _, value in committed(broker, database)[0]]
+    rows = [each["data"] for each in sent if each["table"] == "c"]
+    assert (len(rows), rows[-1]) == (times, {"id": 5, "p": None})
+
+
+def test_who_has_many_rows_shares_no_view_and_tables_are_not_taken_without_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot, "TABLES", 3)
+    sizes = {"s.a": 600, "s.b": 600, "s.c": 9, **{f"s.e{n}": 0 for n in range(5)}}
+    held, clock, log, reader = (
+        Held(tables={t: HeldTable(older=OlderRest()) for t in sizes}),
+        ManualClock(),
+        Mock(),
+        Mock(),
+    )
+    log.position.return_value = Position("0/1", held=held)
+    log.items.return_value = iter([SourceMark.QUIET] * 2)
+    reader.is_between.return_value, reader.standing.return_value, asked = True, (1,), list[list[str]]()
+
+    def read(rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
+        asked.append(list(rests))
+        return [Chunk(table, {}, None, (1,)) for table in rests]
+
+    reader.read = read
+    marks = list(SnapshotSource(log, reader, clock, 0, sizes).items())
+    assert asked == [["s.a", "s.b"], ["s.c", "s.e0", "s.e1"], ["s.e2", "s.e3", "s.e4"]]
+    assert marks.count(SourceMark.COMMITTED) == len(sizes)
