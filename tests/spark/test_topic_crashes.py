@@ -16,7 +16,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.spark.crash_driver import POINTS
+from tests.spark.crash_driver import AHEAD, BACK, POINTS
 from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
@@ -75,6 +75,13 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], steps: Sequence[str]
 ) -> None:
     kill_at_each_step(file, steps)
+    assert run_to_the_end(spark, file) == clean
+
+
+def test_a_kill_while_spark_is_ahead_of_the_sink_and_while_that_is_taken_back_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    kill_at_each_step(file, [*AHEAD[:3], *BACK])
     assert run_to_the_end(spark, file) == clean
 
 
