@@ -27,11 +27,9 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event
@@ -42,7 +40,7 @@ import pyarrow as pa
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.local.ahead import ahead
-from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.checkpoint import LocalCheckpoint, settings_with
 from waterclock.local.outlets import Outlets
 from waterclock.local.record import Clock, Place, Record, record_of
 from waterclock.local.snapshots import Snapshots, Written
@@ -53,7 +51,7 @@ from waterclock.rules.model import Rules
 from waterclock.signals import interrupt_heard
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
-from waterclock.streaming.checkpoint import refuse_handed_over, settings_of
+from waterclock.streaming.checkpoint import refuse_handed_over
 from waterclock.streaming.layout import BEGIN_ANEW, CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
 from waterclock.streaming.state.bucket import StoredBucket
@@ -118,11 +116,7 @@ class LocalPipeline:
         event = source.schema()
         self._schema = frames.result_schema(event.field(rules.key).type, event)
         self._checkpoint = checkpoint
-        self._settings = settings = {
-            "engine": "local",
-            **settings_of(source.settings(), rules, watermark_delay_us, buckets),
-        }
-        self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
+        self._settings, self._digest = settings_with(source, rules, watermark_delay_us, buckets)
         self._version = version("waterclock")
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock

@@ -27,6 +27,7 @@ from waterclock.streaming.state.bucket import StoredBucket
 
 log = logging.getLogger(__name__)
 NAME = "waterclock.state"
+ASIDE = f"{NAME}.damaged-"
 _TABLES = """
     PRAGMA journal_mode=WAL;
     CREATE TABLE IF NOT EXISTS bucket (bucket INTEGER PRIMARY KEY, query TEXT, batch INTEGER, engine BLOB, rows BLOB);
@@ -156,7 +157,7 @@ class Snapshots:
         )
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        names = (f"{NAME}.damaged-{number}" for number in count(1))
+        names = (f"{ASIDE}{number}" for number in count(1))
         aside = next(path for path in map(self._path.with_name, names) if not path.exists())
         log.warning(
             "%s is damaged (%s): it is now %s, and the state is made anew from the source", self._path, error, aside

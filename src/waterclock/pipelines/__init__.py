@@ -6,6 +6,7 @@
     progress.py   the bar and the table at the end
     state.py      `waterclock state`: what a checkpoint holds, and how it is carried over
     moving.py     from one engine to the other
+    returning.py  the same from Spark
 
 Rule 1: what is one engine's alone stands in its room (spark/, local/); what both are made of, in streaming/.
 Rule 2: importing this imports neither, and nothing from outside the standard library.

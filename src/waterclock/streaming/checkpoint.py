@@ -108,6 +108,11 @@ def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
         )
 
 
+def hand_over(checkpoint: Place, new: Place, query_id: str | None) -> None:
+    """Write down that `new`, with that query, is to take its place; again is the same."""
+    write(checkpoint / OVER, json.dumps({"to": str(new), "query_id": query_id}) + "\n")
+
+
 # How it is removed ---------------------------------------------------------------------------------------------
 
 
