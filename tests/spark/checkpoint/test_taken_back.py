@@ -71,6 +71,17 @@ def test_a_sink_that_lacks_more_than_the_last_one_is_left_to_be_refused(checkpoi
     assert BESIDE in before["."]
 
 
+@pytest.mark.parametrize("batch", [0, 5])
+def test_a_batch_whose_plan_is_gone_is_left_to_be_refused(checkpoint: Checkpoint, batch: int) -> None:
+    for folder in ("offsets", "commits"):
+        for name in os.listdir(checkpoint.local / folder):
+            (checkpoint.local / folder / name).unlink()
+    (checkpoint.local / "commits" / str(batch)).touch()
+    before = left(checkpoint)
+    take_back(checkpoint, held=batch - 1)
+    assert left(checkpoint) == before
+
+
 def test_without_the_mark_nothing_is_taken_back(checkpoint: Checkpoint) -> None:
     (checkpoint.local / BESIDE).unlink()
     before = left(checkpoint)
@@ -95,7 +106,7 @@ def test_the_first_batch_is_taken_back_too(tmp_path: Path) -> None:
     assert left(checkpoint) == {".": [], "offsets": ["0"], "commits": []}
 
 
-@pytest.mark.parametrize("removed", range(13))
+@pytest.mark.parametrize("removed", range(17))
 def test_cut_short_anywhere_it_is_done_at_the_next_start(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, removed: int
 ) -> None:

@@ -48,14 +48,14 @@ def take_back(checkpoint: Checkpoint, held: int) -> None:
     if is_remote(checkpoint.path) or not (checkpoint.path / BESIDE).exists():
         return
     lacking, folder = held + 1, checkpoint.local
-    is_ahead = lacking == checkpoint.last_done() or lacking + 1 == checkpoint.last_batch()
-    if is_ahead and checkpoint.offsets(lacking) is not None:
+    if lacking == checkpoint.last_done() and checkpoint.offsets(lacking) is not None:
         for store in folder.glob("state/*/*"):
             _remove(store, lacking + 2)  # 1
         _remove(folder / "offsets", lacking + 1)  # 2
         _remove(folder / "commits", lacking)  # 3
         log.warning("a run was killed before batch %d, which Spark has done, was in the sink: it is run again", lacking)
-    if (checkpoint.last_done() or 0) <= max(held, 0):  # otherwise it is refused, and may be mended
+    done = checkpoint.last_done()
+    if done is None or done <= held:  # otherwise the sink is refused, and may be mended
         unmark(checkpoint)  # 4
 
 
