@@ -11,6 +11,7 @@ from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
+from tests.simulation.kafka.batches import number, read
 from tests.simulation.kafka.records import EARLIEST, Fetched
 from tests.simulation.kafka.requests import Place
 from tests.simulation.promises import Write
@@ -113,10 +114,10 @@ def by_key(found: list[Fetched]) -> dict[bytes, Found]:
     keys: dict[bytes, Found] = {}
     at = -1
     for one in found:
-        for offset, key, value in (record for batch in one.batches for record in batch.records):
-            if offset > at:
-                at = offset
-                keys.setdefault(key, []).append((offset, None if value is None else int(value.split(b".", 1)[0])))
+        for record in read(one.batches, None):
+            if record.offset > at:
+                at, value = record.offset, None if record.value is None else number(record)
+                keys.setdefault(record.key or b"", []).append((at, value))
     return keys
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.simulation.kafka import Gone, Kafka
-from tests.simulation.kafka.batches import committed_records
+from tests.simulation.kafka.batches import number, read
 from tests.simulation.kafka.codes import FINAL, OUT_OF_RANGE, UNKNOWN_TOPIC
 from tests.simulation.kafka.records import EARLIEST, Fetched
 from tests.simulation.kafka.requests import Place
@@ -82,8 +82,8 @@ async def values_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> 
     at, records = -1, []
     _, found = await all_of(universe, kafka, tp, committed)
     for one in found:
-        some = committed_records(one.batches, one.aborted) if committed else [r for b in one.batches for r in b.values]
-        records += [(offset, int(data.split(b".", 1)[0])) for offset, data in some if offset >= at]
+        some = read(one.batches, one.aborted if committed else None)
+        records += [(record.offset, number(record)) for record in some if record.offset >= at]
         at = one.batches[-1].last + 1 if one.batches else at
     return records
 

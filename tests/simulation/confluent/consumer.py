@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.group import Membership
 from tests.simulation.confluent.producer import GroupMetadata
-from tests.simulation.confluent.records import committed, decoded
 from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, offset_of, raised
 from tests.simulation.confluent.waiting import begun, me
+from tests.simulation.kafka.batches import read, sound
 from waterclock.simulation.threads import Event
 from waterclock.simulation.world import NS, world
 
@@ -188,10 +188,9 @@ class Consumer:
             return
         position.low = came.log_start_offset
         position.high = end = came.last_stable_offset if is_committed else came.high_watermark
-        batches = list(decoded(bytes(came.records or b"")))
+        batches = sound(bytes(came.records or b""))
         aborted = [(one.producer_id, one.first_offset) for one in came.aborted_transactions or ()]
-        records = committed(batches, aborted) if is_committed else [r for one in batches for r in one.records]
-        for one in records:
+        for one in read(batches, aborted if is_committed else None):
             if one.offset >= position.offset:
                 self._process.saw_read(*place, one)
                 stamp = CREATED, one.timestamp_ms

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message
 
 from tests.simulation.confluent.admin import listed
-from tests.simulation.confluent.records import Record, encoded
 from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, partitions, raised
 from tests.simulation.confluent.waiting import Calls, begun, me
+from tests.simulation.kafka.batches import Record, encoded
 from waterclock.simulation.threads import Event
 from waterclock.simulation.world import MS, NS, world
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from tests.simulation.confluent.records import Batch, Record, committed, decoded
 from tests.simulation.confluent.requests import Gone, Kafka, ask, ms, offset_of, partitions
+from tests.simulation.kafka.batches import Batch, Record, read, sound
 
 
 class Whole(NamedTuple):
@@ -19,16 +19,16 @@ class Whole(NamedTuple):
     @property
     def records(self) -> list[Record]:
         """What a reader of committed records gets."""
-        return [one for one in committed(self.batches, self.aborted) if one.offset >= self.first]
+        return [one for one in read(self.batches, self.aborted) if one.offset >= self.first]
 
     @property
     def transactions(self) -> list[list[Record]]:
         """The records of each transaction that was committed, in the order of their markers."""
         found, is_open = list[list[Record]](), dict[int, list[Record]]()
         for one in self.batches:
-            if one.ends is None:
+            if one.commits is None:
                 is_open.setdefault(one.producer, []).extend(one.records)
-            elif (records := is_open.pop(one.producer, None)) and one.ends:
+            elif (records := is_open.pop(one.producer, None)) and one.commits:
                 found.append(records)
         return found
 
@@ -71,7 +71,7 @@ async def whole(kafka: Kafka, place: tuple[str, int]) -> Whole:
         except Gone:
             continue
         came = answer.responses[0].partitions[0]
-        batches = list(decoded(bytes(came.records or b"")))
+        batches = sound(bytes(came.records or b""))
         found.batches.extend(one for one in batches if one.last >= at)
         found.aborted.update((one.producer_id, one.first_offset) for one in came.aborted_transactions or ())
         at = batches[-1].last + 1 if batches else at

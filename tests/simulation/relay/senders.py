@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation.confluent.records import Headers, Record, encoded
 from tests.simulation.confluent.requests import Gone, Kafka, ask, ms
+from tests.simulation.kafka.batches import Headers, Record, encoded
 from waterclock.simulation.world import MS
 
 INPUT, TARGETS, ABSENT = "delays", ("to-a", "to-b"), "nowhere"
@@ -45,7 +45,7 @@ class Sender:
     async def _send(self) -> None:
         number = self.rng.randrange(self.partitions)
         records = [self._record(number) for _ in range(self.rng.randrange(1, self.most + 1))]
-        data = encoded(records, -1, -1, -1, False)
+        data = encoded(records)
         rows = [{"name": INPUT, "partition_data": [{"index": number, "records": data}]}]
         answer = await ask(self.kafka, "produce", transactional_id=None, acks=-1, timeout=ms(10_000), topic_data=rows)
         found = answer.responses[0].partition_responses[0]

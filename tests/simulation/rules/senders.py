@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.rules.oracle import Row
-from tests.simulation.confluent.records import Record, encoded
 from tests.simulation.confluent.requests import Gone, Kafka, ask, ms
+from tests.simulation.kafka.batches import Record, encoded
 from waterclock.simulation.world import MS
 
 INPUT, HEARTBEAT = "rule-events", "waterclock-heartbeat"
