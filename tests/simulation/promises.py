@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from tests.simulation.kafka.batches import Record, number
+from tests.simulation.kafka.batches import Record, value_of
 from tests.simulation.kafka.requests import Place
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class History:
     def saw(self, tp: Place, record: Record, committed: bool) -> None:
         """A reader got this."""
         self.read += 1
-        problem, offset, value = self.world.problem, record.offset, number(record)
+        problem, offset, value = self.world.problem, record.offset, value_of(record)
         known = self.seen.setdefault((tp, offset), value)
         if known != value:
             problem("vanished", f"{tp} offset {offset} was {known}, is {value}")

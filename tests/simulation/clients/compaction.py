@@ -11,7 +11,7 @@ from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
-from tests.simulation.kafka.batches import number, read
+from tests.simulation.kafka.batches import read, value_of
 from tests.simulation.kafka.records import EARLIEST, Fetched
 from tests.simulation.kafka.requests import Place
 from tests.simulation.promises import Write
@@ -116,7 +116,7 @@ def by_key(found: list[Fetched]) -> dict[bytes, Found]:
     for one in found:
         for record in read(one.batches, None):
             if record.offset > at:
-                at, value = record.offset, None if record.value is None else number(record)
+                at, value = record.offset, None if record.value is None else value_of(record)
                 keys.setdefault(record.key or b"", []).append((at, value))
     return keys
 

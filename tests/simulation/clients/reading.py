@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.simulation.kafka import Gone, Kafka
-from tests.simulation.kafka.batches import number, read
+from tests.simulation.kafka.batches import read, value_of
 from tests.simulation.kafka.codes import FINAL, OUT_OF_RANGE, UNKNOWN_TOPIC
 from tests.simulation.kafka.records import EARLIEST, Fetched
 from tests.simulation.kafka.requests import Place
@@ -83,7 +83,7 @@ async def values_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> 
     _, found = await all_of(universe, kafka, tp, committed)
     for one in found:
         some = read(one.batches, one.aborted if committed else None)
-        records += [(record.offset, number(record)) for record in some if record.offset >= at]
+        records += [(record.offset, value_of(record)) for record in some if record.offset >= at]
         at = one.batches[-1].last + 1 if one.batches else at
     return records
 

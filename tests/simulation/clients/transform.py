@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulation.clients.places import INPUT, OUTPUT
 from tests.simulation.clients.transactions import Transactions
-from tests.simulation.kafka.batches import Record, number, read
+from tests.simulation.kafka.batches import Record, read, value_of
 from tests.simulation.promises import Txn, Write
 
 
@@ -42,7 +42,7 @@ class Transformer(Transactions):
         writes = []
         for record in records:
             write = self.history.write(OUTPUT, f"{self.id}/{self.producer}/{self.epoch}", txn)
-            self.history.sources[write.value] = number(record)
+            self.history.sources[write.value] = value_of(record)
             writes.append(write)
         return writes
 

@@ -12,7 +12,7 @@ from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
-from tests.simulation.kafka.batches import Batch, number, read
+from tests.simulation.kafka.batches import Batch, read, value_of
 from tests.simulation.kafka.records import EARLIEST
 from tests.simulation.kafka.requests import Place
 from tests.simulation.promises import Write
@@ -129,7 +129,7 @@ async def what_is_left(universe: Any, kafka: Kafka, tp: Place) -> tuple[int, lis
     """A log's start and its batches, with nothing missing behind the start."""
     start, found = await all_of(universe, kafka, tp, False)
     batches = [batch for one in found for batch in one.batches]
-    there = {record.offset: number(record) for record in read(batches, None)}
+    there = {record.offset: value_of(record) for record in read(batches, None)}
     for write in universe.history.writes.values():
         behind = write.tp == tp and write.offset is not None and write.offset >= start
         if behind and there.get(write.offset) != write.value:

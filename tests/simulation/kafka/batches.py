@@ -25,7 +25,7 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def number(record: Record) -> int:
+def value_of(record: Record) -> int:
     """The number that a value begins with."""
     return int((record.value or b"").split(b".", 1)[0])
 
