@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tests.simulation.kafka.batches import Record, value_of
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
 
 T = TypeVar("T")
 Logs = Mapping[Place, Sequence[tuple[int, int]]]  # (offset, value) of each partition

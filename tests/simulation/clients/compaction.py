@@ -12,8 +12,8 @@ from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
 from tests.simulation.kafka.batches import read, value_of
-from tests.simulation.kafka.records import EARLIEST, Fetched
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import EARLIEST, Place
+from tests.simulation.kafka.fetching import Fetched, fetch
 from tests.simulation.promises import Write
 
 PLACES: tuple[Place, ...] = (("compacted", 0), ("compacted", 1))
@@ -97,7 +97,7 @@ class KeyReader(Actor):
             if error or at >= end:
                 break
             while at < end and not error:
-                one = (await self.kafka.fetch([(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
+                one = (await fetch(self.kafka, [(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
                 error, at = one.error, one.batches[-1].last + 1 if one.batches else at
                 found.append(one)
                 await self.pause(0.0001, 0.02)

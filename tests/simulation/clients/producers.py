@@ -9,8 +9,8 @@ from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.places import INPUT, PLAIN
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
-from tests.simulation.kafka.encoding import Answer
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place, produced
+from tests.simulation.kafka.encoding import message
 from tests.simulation.promises import Write
 from waterclock.simulation.world import world
 
@@ -63,8 +63,8 @@ class Producer(Actor):
             for _, sequence, records in batches:
                 data = batch(records, world().wall_ms(), self.id, self.epoch, sequence)
                 self.history.ops += 1
-                body = self.kafka.produce_request([(*tp, data)])
-                asked.append((tp, sequence, connection.ask(k.PRODUCE, 7, body)))
+                body = None, -1, 10_000, [(tp[0], [(tp[1], data)])]
+                asked.append((tp, sequence, connection.ask(message("produce"), *body)))
         try:
             await asyncio.wait_for(asyncio.gather(*(one for *_, one in asked), return_exceptions=True), 15)
         except TimeoutError:
@@ -82,7 +82,7 @@ class Producer(Actor):
         if not future.done() or future.cancelled() or future.exception() is not None:
             bad.add(tp)
             return True
-        [(_, _, error, base)] = self.kafka.produced(Answer(future.result()))
+        error, base = produced(message("produce").answer(future.result()))
         self.tell("produced", tp, sequence, error, base)
         if error in (k.NONE, k.DUPLICATE):
             self.acknowledged(tp, sequence, base if error == k.NONE else None)

@@ -6,8 +6,8 @@ from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.places import INPUT, OUTPUT, PLAIN
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import read
-from tests.simulation.kafka.records import Fetched, FetchSession
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
+from tests.simulation.kafka.fetching import Fetched, FetchSession, fetch
 from tests.simulation.promises import Session
 
 
@@ -52,7 +52,7 @@ class Reader(Actor):
         session = self.incremental
         if session is not None and self.kafka.fresh:
             session.told(k.NO_SESSION, 0)  # another broker, or the same one after its end: begin anew
-        found = await self.kafka.fetch(wants, self.committed, wait_ms, most, session)
+        found = await fetch(self.kafka, wants, self.committed, wait_ms, most, session)
         asked = {tp for tp, *_ in wants}
         for tp in found:
             if tp not in asked:

@@ -7,6 +7,7 @@ from typing import Any
 from tests.simulation.clients.places import INPUT, OUTPUT
 from tests.simulation.clients.transactions import Transactions
 from tests.simulation.kafka.batches import Record, read, value_of
+from tests.simulation.kafka.fetching import fetch
 from tests.simulation.promises import Txn, Write
 
 
@@ -26,7 +27,7 @@ class Transformer(Transactions):
             if error:
                 return await self.go_elsewhere("offset", error)
             self.position = max(0, offset)
-        found = (await self.kafka.fetch([(INPUT, self.position, 1 << 20)], True, 200))[INPUT]
+        found = (await fetch(self.kafka, [(INPUT, self.position, 1 << 20)], True, 200))[INPUT]
         if found.error:
             return await self.go_elsewhere("fetch", found.error)
         records = [one for one in read(found.batches, found.aborted) if one.offset >= self.position][:3]

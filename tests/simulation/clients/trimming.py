@@ -13,8 +13,8 @@ from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import Batch, read, value_of
-from tests.simulation.kafka.records import EARLIEST
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import EARLIEST, Place
+from tests.simulation.kafka.fetching import fetch
 from tests.simulation.promises import Write
 from waterclock.simulation.world import MS, NS
 
@@ -83,7 +83,7 @@ class TrimmedReader(Actor):
             return await self.go_elsewhere("start", error)
         self.check_start(tp, start, floor, told)
         at = max(start, self.positions.get(tp, 0))
-        found = (await self.kafka.fetch([(tp, at, 5000)], False, 50))[tp]
+        found = (await fetch(self.kafka, [(tp, at, 5000)], False, 50))[tp]
         if found.error == k.OUT_OF_RANGE:
             self.positions.pop(tp, None)  # it was trimmed meanwhile
             return await self.pause()
