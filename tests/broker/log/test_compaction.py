@@ -188,6 +188,21 @@ def test_a_producers_last_sequence_outlives_its_records(log: Partition) -> None:
     assert again.end == log.end
 
 
+def test_a_producers_last_five_batches_are_known_again_though_no_snapshot_has_them(log: Partition) -> None:
+    """It may have had no answer to any of them, and sends all again after the start."""
+    sent = [batch([rec(b"a")], producer=(5, 0, sequence)) for sequence in range(6)]
+    for one in sent:
+        assert log.append(memoryview(bytearray(one)), NOW)[0] == Error.NONE
+    append(log, rec(b"a"))
+    compact(log)
+    assert ([one.base for one in batches(log)], keys(log)) == ([1, 2, 3, 4, 5, 6], [(6, b"a")])
+    for snapshot in Path(log.folder).glob("*.snapshot"):
+        snapshot.unlink()
+    again = open_partition("t", 0, log.folder, log.settings)
+    assert [again.append(memoryview(bytearray(one)), NOW) for one in sent[1:]] == [(Error.NONE, n) for n in range(1, 6)]
+    assert again.append(memoryview(bytearray(sent[0])), NOW)[0] == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 @pytest.mark.parametrize("younger", [1, 5])
 def test_a_producers_last_sequence_on_the_disk_outlives_its_records_though_later_ones_are_known(
     log: Partition, younger: int

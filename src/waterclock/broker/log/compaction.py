@@ -12,6 +12,7 @@
     of an aborted transaction                             no
     a transaction's marker                                until then too, counted from when its last record went
     a batch that a producer's last sequence stands in     its header, if its records go
+    the four before it, unless they are transactions'     the same: who has had no answer yet sends them again
     the last batch of a file                              the same: offsets go on where they were, whatever a crash takes
 
 Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
@@ -50,15 +51,13 @@ WRITE_BYTES: Final = 1 << 20
 log = logging.getLogger("waterclock.broker")
 
 
-class Last(NamedTuple):
-    """Where a producer's last sequence stands among what a power cut leaves: `offset`, or NOWHERE, or UNSURE."""
+class LastBatches(NamedTuple):
+    """Where a producer's last batches end, of those that a power cut leaves. None: its epoch stands in a marker; or, if
+    memory is not `sure`, all batches that are kept there may be lost."""
 
-    offset: int
+    ends: tuple[int, ...]
     epoch: int
-
-
-NOWHERE: Final = -1  # its epoch stands in a marker
-UNSURE: Final = -2  # all its batches that are kept in memory may be lost
+    sure: bool = True
 
 
 class CompactionPlan(NamedTuple):
@@ -73,7 +72,7 @@ class CompactionPlan(NamedTuple):
     segment_bytes: int
     aborted: list[AbortedTransaction]  # with markers in `segments`, or with records there and markers behind
     share: float  # of new bytes
-    last: dict[int, Last]  # of each producer
+    last: dict[int, LastBatches]  # of each producer
 
 
 class Swap(NamedTuple):
@@ -113,11 +112,9 @@ def plan(partition: Partition, now_ms: int) -> CompactionPlan | None:
     )
 
 
-def _last(known: Producer, partition: Partition) -> Last:
-    offset = next((sent.end for sent in reversed(known.sent) if sent.end < partition.durable), None)
-    if offset is None:
-        offset = NOWHERE if partition.durable == partition.end else UNSURE
-    return Last(offset, known.epoch)
+def _last(known: Producer, partition: Partition) -> LastBatches:
+    ends = tuple(sent.end for sent in known.sent if sent.end < partition.durable)
+    return LastBatches(ends, known.epoch, bool(ends) or partition.durable == partition.end)
 
 
 class DecidedTransactions:
@@ -195,12 +192,12 @@ class Compaction:
 
     def _find_last(self) -> Iterator[None]:
         """Of producers that memory is unsure of, the last batch that stands in the segments."""
-        unsure = {pid for pid, last in self._plan.last.items() if last.offset == UNSURE}
-        found: dict[int, Last] = {}
+        unsure = {pid for pid, last in self._plan.last.items() if not last.sure}
+        found: dict[int, LastBatches] = {}
         for segment in self._plan.segments if unsure else ():
             for _, batch in segment.headers():
                 if batch.producer_id in unsure and not batch.control:
-                    found[batch.producer_id] = Last(batch.last, batch.producer_epoch)
+                    found[batch.producer_id] = LastBatches((batch.last,), batch.producer_epoch)
                 yield None
         self._last = {**self._plan.last, **found}
 
@@ -275,8 +272,9 @@ class Compaction:
         last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
         if kept or last is None:
             return kept
-        in_marker = last.offset < 0 and batch.control and last.epoch == batch.producer_epoch
-        return emptied(batch) if in_marker or last.offset == batch.last else b""
+        in_marker = not last.ends and batch.control and last.epoch == batch.producer_epoch
+        ends = last.ends[-1:] if batch.transactional else last.ends  # the transaction is decided: nobody sends it again
+        return emptied(batch) if in_marker or batch.last in ends else b""
 
     def _marker(self, batch: Batch, data: bytes) -> bytes:
         if not self._decided.needless(batch, data):
