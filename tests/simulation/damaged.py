@@ -1,6 +1,7 @@
 """Files that are damaged between a stop and a start: it is refused with words, says what it lost, or nothing is missing.
 
-    the broker is stopped, or killed    a file of its folder or two are damaged: a bit, a sector, their end, all of it
+    the broker is stopped, or killed    a file of its folder or two are damaged: a bit, a sector, their end, all of it;
+                                        or another day's copy takes its place
     the start is refused                fine, if the error is the product's own, and names what is damaged
     it is up                            clients' stories are looked at as ever. What is missing, or other than it was, must
                                         have been said: in the log, with the file's name, its partition's or its topic's,
@@ -22,6 +23,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.universe import Universe
 from waterclock.errors import WaterclockError
 from waterclock.simulation.nodes import File, Folder
+from waterclock.simulation.world import NS
 
 NEVER = frozenset(("garbage", "doubled", "phantom", "traceback", "exception", "thread", "ended", "stalled"))
 SETTINGS = {"log.initial.task.delay.ms": "500"}  # the scrub finds what a start does not look at
@@ -66,12 +68,23 @@ class Damaged(Universe):
         self.nodes = [DamagedNode(self, "a", 9092)]
         self.lines: list[str] = []  # what the broker logged since the damage
         self.damaged: list[str] = []
+        self.older: dict[str, bytes] = {}
         self._log, self.world.log = self.world.log, self._listen
 
     def _listen(self, *what: Any) -> None:
         if "log" in what[:1] and what[2] in ("WARNING", "ERROR"):
             self.lines.append(" ".join(map(str, what[3:])))
         self._log(*what)
+
+    async def _begin(self, kafka: Kafka) -> None:
+        await super()._begin(kafka)
+        at_ns = self.world.now + round(self.plan.stream("older").random() * self.plan.seconds * NS)
+        self.world.at(at_ns, self._keep)
+
+    def _keep(self) -> None:
+        """A copy of the folder, of which a file may be put back."""
+        disk = self.nodes[0].disk
+        self.older = {path: bytes(disk.file(path).data) for path in disk.files(FOLDER)}
 
     async def _verify(self, kafka: Kafka) -> None:
         while self.left:
@@ -114,13 +127,15 @@ class Damaged(Universe):
         kinds = {kind: paths for kind, paths in kinds.items() if kind == self.plan.damages} or kinds
         path = rng.choice(kinds[rng.choice(sorted(kinds))])
         size = len(disk.walk(path).data)
-        at, deed = rng.randrange(size), rng.choice(("flip", "flip", "zero", "cut", "remove"))
+        at, deed = rng.randrange(size), rng.choice(("flip", "flip", "zero", "cut", "remove", "older"))
         if deed == "flip":
             disk.flip_bit(path, at, rng.randrange(8))
         elif deed == "zero":
             disk.zero_sector(path, at)
         elif deed == "cut":
             disk.cut_file(path, at)
+        elif deed == "older" and path in self.older:
+            disk.set_back(path, self.older[path])
         else:
             disk.remove(path)
         self.damaged.append(path)
