@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.places import INPUT, PLAIN
+from tests.simulation.clients.reading import sure
+from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
 from tests.simulation.kafka.client import Place, produced
@@ -27,6 +30,9 @@ class Producer(Actor):
     def begin(self) -> None:
         self.id: int | None = None
         self.latest: dict[tuple[int | None, Place], int] = {}
+        self.said: dict[
+            Place, tuple[list[KeyAndValue], int, int, int, int | None]
+        ] = {}  # the last that was acknowledged
 
     async def work(self) -> None:
         if self.id is None:
@@ -104,4 +110,18 @@ class Producer(Actor):
         batches = self.left[tp]
         self.latest[self.id, tp] = max(sequence, self.latest.get((self.id, tp), 0))
         at = next(n for n, one in enumerate(batches) if one[1] == sequence)
-        self.history.acknowledged(batches.pop(at)[0], base)
+        writes, _, records = batches.pop(at)
+        self.history.acknowledged(writes, base)
+        if self.id is not None and sequence == self.latest[self.id, tp]:
+            self.said[tp] = records, self.id, self.epoch, sequence, base
+
+    async def ask_again(self, kafka: Kafka) -> None:
+        """In the end: what was acknowledged last is known, and stands there once."""
+        for tp, (records, *who, base) in self.said.items():
+            data = batch(records, world().wall_ms(), *who)
+            ask = partial(kafka.produce, tp, data)
+            error, found = await sure(self.universe, kafka, f"again {tp}", ask, k.FINAL)
+            if error not in (k.NONE, k.DUPLICATE):
+                self.refused(f"produce {tp} of {who} again", error)
+            elif not error and base not in (None, found):
+                self.world.problem("doubled", f"{who} was acknowledged at {tp} {base}, and again at {found}")
