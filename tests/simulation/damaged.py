@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Iterator
 from typing import IO, Any
 
 from tests.simulation.clients.producers import Producer
@@ -23,7 +22,6 @@ from tests.simulation.node import FOLDER, Node
 from tests.simulation.plan import Plan
 from tests.simulation.universe import Universe
 from waterclock.errors import WaterclockError
-from waterclock.simulation.nodes import File, Folder
 from waterclock.simulation.world import NS
 
 NEVER = frozenset(("garbage", "doubled", "phantom", "traceback", "exception", "thread", "ended", "stalled"))
@@ -122,8 +120,8 @@ class Damaged(Universe):
     def _damage(self, node: Any, rng: Any) -> None:
         """One file: each kind of them is as likely as any other."""
         disk, kinds = node.disk, dict[str, list[str]]()
-        for path, file in files(FOLDER, disk.walk(FOLDER)):
-            if file.data:
+        for path in disk.files(FOLDER):
+            if disk.file(path).data:
                 kinds.setdefault(kind_of(path), []).append(path)
         kinds = {kind: paths for kind, paths in kinds.items() if kind == self.plan.damages} or kinds
         path = rng.choice(kinds[rng.choice(sorted(kinds))])
@@ -165,14 +163,6 @@ class Damaged(Universe):
         if refusal is not None and not (said and isinstance(refusal, WaterclockError)):
             self.world.problem("start", f"{self.damaged}: {type(refusal).__name__}: {refusal}")
         self.count("refused" if refusal else "something missing, and said" if found else "nothing missing")
-
-
-def files(path: str, folder: Any) -> Iterator[tuple[str, File]]:
-    for name in sorted(folder.names):
-        if isinstance(one := folder.names[name], Folder):
-            yield from files(posixpath.join(path, name), one)
-        else:
-            yield posixpath.join(path, name), one
 
 
 def kind_of(path: str) -> str:

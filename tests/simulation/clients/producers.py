@@ -124,4 +124,4 @@ class Producer(Actor):
             if error not in (k.NONE, k.DUPLICATE):
                 self.refused(f"produce {tp} of {who} again", error)
             elif not error and base not in (None, found):
-                self.world.problem("doubled", f"{who} was acknowledged at {tp} {base}, and again at {found}")
+                self.world.problem("misplaced", f"{who} was acknowledged at {tp} {base}, and again at {found}")
