@@ -80,10 +80,10 @@ def test_the_simulated_client_asks_the_controller_alone_what_a_topic_is(
     from tests.simulation.confluent import admin
 
     async def said(*asked: Any) -> Any:
-        return SimpleNamespace(brokers=[SimpleNamespace(node_id=7, host="h", port=1)], controller_id=controller)
+        return SimpleNamespace(brokers=[SimpleNamespace(id=7, host="h", port=1)], controller=controller)
 
     async def topics(*asked: Any) -> Any:
-        return {"t": SimpleNamespace(error_code=0, topic_id="id", partitions=[])}
+        return {"t": SimpleNamespace(error=0, id=bytes(15) + b"\1", partitions=[])}
 
     closed = list[bool]()
     link = SimpleNamespace(address=("h", port), close=lambda: closed.append(True))
@@ -92,7 +92,7 @@ def test_the_simulated_client_asks_the_controller_alone_what_a_topic_is(
     monkeypatch.setattr(admin, "metadata", said)
     monkeypatch.setattr(admin, "topics", topics)
     if is_asked:
-        assert asyncio.run(client._describe("t")).topic_id == "id"
+        assert asyncio.run(client._describe("t")).topic_id == "00000000-0000-0000-0000-000000000001"
     else:
         with pytest.raises(admin.Gone, match="not the controller"):
             asyncio.run(client._describe("t"))
