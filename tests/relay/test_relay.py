@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.relay.cluster import group
 from waterclock.relay.owner.pace import Pace
 from waterclock.relay.relay import Relay
 
@@ -171,6 +172,21 @@ def test_a_relay_that_more_comes_to_than_it_takes_at_once_delivers_in_order(
     assert world.values() == ["a", "b", "c", "d"]
 
 
+def test_a_relay_whose_client_has_no_room_for_all_that_comes_delivers_in_order(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are few, and large: the relay takes all that the client has, and more stands in the log."""
+    for name, room in (("queued.max.messages.kbytes", 64), ("fetch.message.max.bytes", 16 << 10)):
+        monkeypatch.setitem(group._CONSUMER, name, room)
+    relay = world.started()
+    step_quietly(relay)
+    world.send(*("x" * 10_000 for _ in range(40)), in_ms=-1_000)
+    world.send("early", in_ms=-2_000)
+    time.sleep(0.5)  # until its room is full
+    step_until(lambda: len(world.values()) == 41, relay)
+    assert world.values()[0] == "early"
+
+
 def test_a_relay_that_more_comes_to_than_it_can_take_delivers_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +198,44 @@ def test_a_relay_that_more_comes_to_than_it_can_take_delivers_all_the_same(
         relay.step(0.01)
     assert came
     assert world.values()
+
+
+def answers_slowly(world: World, relay: Relay, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Kafka takes more than a second to say of a target whether it is there; meanwhile something comes that is due earlier
+    than all before."""
+    targets, left = relay._context.targets, [*range(-times, 0)]
+    asked = targets.refusing
+
+    def refusing(topics: Any) -> dict[str, str]:
+        if left:
+            world.send(f"early {len(left)}", in_ms=1_000 * left.pop() - 100_000)
+            world.advance_ms(1_001)
+        return asked(topics)
+
+    monkeypatch.setattr(targets, "refusing", refusing)
+
+
+def test_what_is_due_earlier_and_comes_while_kafka_keeps_a_turn_waiting_goes_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    world.send("a", "b", in_ms=1_000)
+    step_quietly(relay)
+    answers_slowly(world, relay, monkeypatch, times=1)
+    world.advance_ms(1_000)
+    step_until(lambda: len(world.values()) == 3, relay)
+    assert world.values() == ["early 1", "a", "b"]
+
+
+def test_a_relay_whose_turns_kafka_always_keeps_waiting_delivers_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000)
+    step_quietly(relay)
+    answers_slowly(world, relay, monkeypatch, times=1_000)
+    world.advance_ms(1_000)
+    step_until(lambda: "a" in world.values(), relay)
 
 
 @pytest.mark.long(seconds=2)

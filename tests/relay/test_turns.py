@@ -99,6 +99,26 @@ def test_no_more_than_a_few_are_on_their_way_at_once(wide: World, monkeypatch: p
     assert max(counts) == AT_ONCE - 1
 
 
+def test_what_is_due_earlier_and_comes_while_a_turn_waits_for_others_goes_first(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are more partitions than turns at once: the last one's begins when Kafka has answered the first."""
+    relay, _ = due_in_each(wide, PARTITIONS)
+    first, *_, waits = relay.owners
+    once = [first]
+
+    def commit(turn: Turn) -> None:
+        if turn.owner.number in once:
+            once.pop()
+            wide.send("early", in_ms=-1_000, partition=waits)
+            wide.advance_ms(1_001)
+
+    commit_with(monkeypatch, commit)
+    step_until(lambda: len(wide.values()) > PARTITIONS, relay)
+    values = wide.values()
+    assert values.index("early") < values.index(f"{waits}")
+
+
 def both_there(fails: Callable[[Turn], object]) -> Callable[[Turn], object]:
     """What befalls the turn of partition 0 when it and another one are about to be committed; once."""
     there, once = threading.Barrier(2), [fails]

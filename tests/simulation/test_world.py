@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,9 +18,11 @@ pytest.importorskip("greenlet")
 from tests.simulation.scene import Scene
 from waterclock import outside
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.simulation import world as world_module
 from waterclock.simulation.clocks import Clock, Machine, Uuid
 from waterclock.simulation.files import OS
 from waterclock.simulation.install import installed
+from waterclock.simulation.processes import Process
 from waterclock.simulation.threads import Event, Lock, SimpleQueue, Thread
 from waterclock.simulation.world import MS, NS, World
 
@@ -289,6 +291,34 @@ def test_inside_the_doors_lead_into_the_world_and_outside_back() -> None:
         name for name, module in sys.modules.items() if vars(module).get("os") is OS and "simulation" not in name
     ] == []
     assert before == (logger.handlers, logger.level, logger.propagate, gc.isenabled())
+
+
+def test_what_is_freed_of_a_dead_process_is_not_told_of_and_other_errors_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_value))
+
+    def reading(why: Exception | None) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if why is not None:
+                raise why
+            world_module.world().running()  # as a client that is closed
+
+    def freed(why: Exception | None) -> None:
+        """A generator of a process that was killed while it stood still."""
+        scene = Scene()
+        kept, process = [reading(why)], Process("reader")
+        process.begin_thread(lambda: next(kept[0]), "reading")
+        scene.world.run(scene.world.now + MS)
+        process.kill()
+        kept.clear()
+
+    with installed():
+        freed(None)
+        assert told == []
+        freed(error := ValueError("another one"))
+    assert told == [error]
 
 
 def test_doors_are_not_opened_under_a_broker_that_runs_and_one_runs_after_them() -> None:

@@ -6,8 +6,9 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile. What comes of a partition without an owner is thrown away.
 Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that leaves records with the client, as it takes
-        only so many at once, delivers nothing before it has read the input to where that ends now: what came meanwhile may
-        be due earlier. One that is on its way to an end goes on to that one: it delivers, however much comes.
+        only so many at once, or in the log, as the client had no room for more, delivers nothing before it has read the
+        input to where that ends now: what came meanwhile may be due earlier. One that is on its way to an end goes on to
+        that one: it delivers, however much comes.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
@@ -37,7 +38,7 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, no_disk, staying
-from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.owner import GAP_NS, Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.owner.turn import OwnerTurns
 from waterclock.relay.standby.standby import Standby
@@ -51,7 +52,6 @@ log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
-_GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
 _FENCED_AGAIN_NS: Final = 60_000_000_000
 
 
@@ -167,8 +167,9 @@ class Relay:
                 if number in self.owners:
                     self._let_go(number, checkpoint=True)
             now_ns = self._clock.monotonic_ns()
-            if member.connection_broke or now_ns - self._stepped_ns > _GAP_NS:  # rule 3
-                for owner in self.owners.values():
+            for owner in self.owners.values():
+                owner.known_ns = now_ns
+                if member.connection_broke or now_ns - self._stepped_ns > GAP_NS:  # rule 3
                     owner.may_have_missed_input = True
             member.connection_broke, self._stepped_ns = False, now_ns
             done = self._ingest(messages)
@@ -284,7 +285,7 @@ class Relay:
                 by_partition.setdefault(message.partition(), []).append(message)
             else:
                 self._heard(message, error)
-        if len(messages) > READ:  # more is with the client: whose records are not among these is not silent
+        if not self._member.are_all(messages, READ):  # whose records are not among these is not silent
             for owner in self.owners.values():
                 owner.heard()
                 owner.may_have_missed_input |= owner.has_caught_up  # rule 3

@@ -28,7 +28,7 @@ from waterclock.simulation.network import SocketModule
 from waterclock.simulation.open_files import Fcntl, Shutil, open_file
 from waterclock.simulation.streams import open_connection
 from waterclock.simulation.threads import QUEUE, THREADING
-from waterclock.simulation.world import world
+from waterclock.simulation.world import DeadProcess, world
 
 ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "ports", "relay")
 """Whose modules take what is outside from the doors."""
@@ -75,6 +75,7 @@ def installed() -> Iterator[None]:
         _bind(bound, REAL, BEHIND)
         leaving.enter_context(_logged())
         leaving.enter_context(_no_garbage_collector())
+        leaving.enter_context(_no_word_of_the_dead())
         yield
 
 
@@ -161,3 +162,20 @@ def _no_garbage_collector() -> Iterator[None]:
         gc.unfreeze()
         if before:
             gc.enable()
+
+
+@contextmanager
+def _no_word_of_the_dead() -> Iterator[None]:
+    """What is left of a dead process is freed with its history, or with the next one. What a generator of it would still do
+    then is not done, as nothing is after kill -9, and Python is not to tell of it."""
+    before = sys.unraisablehook
+
+    def tell(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, DeadProcess):
+            before(unraisable)
+
+    sys.unraisablehook = tell
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

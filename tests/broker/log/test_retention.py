@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,12 @@ pytest.importorskip("cramjam")
 
 from tests.broker.log.damage import NOW, append, flush
 from tests.broker.record_batches import TRANSACTIONAL, Rec, stored
+from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.removal import begin_at, first_kept
 from waterclock.broker.settings import Settings, TopicSettings
+from waterclock.disk import replacing, write_whole
 
 KEEP_MS = 10_000
 
@@ -149,6 +152,41 @@ def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: P
     found = open_partition("t", 0, log.folder, log.settings)
     assert found.start == 5
     assert [sent.last for sent in found.producers.known[7].sent] == [0]
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2, 5])
+def test_what_stood_in_segments_that_went_is_known_though_a_power_cut_tears_all_that_was_not_flushed_since(
+    log: Partition, behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots are written without a flush: none may take the place of the one that was flushed before files went."""
+    lasting = dict[str, bytes]()
+
+    def flushed(path: str) -> None:
+        lasting[os.path.basename(path)] = Path(path).read_bytes()
+
+    def unflushed(path: str) -> Any:
+        lasting.pop(os.path.basename(path), None)
+        return replacing(path)
+
+    monkeypatch.setattr(snapshot, "flush_file", flushed)
+    monkeypatch.setattr(snapshot, "write_whole", lambda path, data: (write_whole(path, data), flushed(path)))
+    monkeypatch.setattr(snapshot, "replacing", unflushed)
+    log.take_snapshot()
+    append(log, Rec(b"k", b"v", NOW + 9000), producer=(7, 0, 0), now_ms=NOW + 9000)
+    flush(log)
+    assert retired(log, NOW + 10**6) == [0, 1, 2, 3]  # with the record of producer 7
+    log.take_snapshot()  # at the same offset
+    for place in range(behind):
+        append(log, Rec(b"k", b"v", NOW + 10**6), producer=(8, 0, place), now_ms=NOW + 10**6)
+        flush(log)
+        log.take_snapshot()
+    for path in Path(log.folder).glob("*.snapshot"):
+        path.write_bytes(lasting.get(path.name, b""))
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert {pid: [sent.last for sent in one.sent] for pid, one in found.producers.known.items()} == {
+        7: [0],
+        **({8: [*range(behind)]} if behind else {}),
+    }
 
 
 def test_segments_before_the_last_snapshot_go_though_the_next_one_has_to_wait(log: Partition) -> None:

@@ -5,7 +5,8 @@ Rule 2: it is written when everything before that offset is durable, and it carr
     One that is torn is passed over for the one before.
 Rule 3: whoever writes it does not flush it (not `write_whole`): a start that finds it torn only reads more of the log,
     and a stop would flush twice for each of its partitions, one after the other. What it is called is durable with the
-    next flush of the log, and before files go that it stands in for, `flush_last` is called.
+    next flush of the log, and before files go that it stands in for, `flush_last` is called. The first one that is there
+    is the one that lasts then: it stays until the next call, whatever comes behind it.
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
 Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (producers.py).
@@ -25,7 +26,7 @@ from crc32c import crc32c
 
 from waterclock.broker.log.producers import Producers, RowsChecksum
 from waterclock.broker.log.segment import numbered
-from waterclock.disk import flush_file, flush_folder, replacing
+from waterclock.disk import flush_file, flush_folder, replacing, write_whole
 from waterclock.outside import open_file, os
 
 FORM: Final = b"WCS3"
@@ -79,19 +80,30 @@ def packed(producers: bytes, vouched: Mapping[int, RowsChecksum]) -> bytes:
 
 
 def write(folder: str, offset: int, data: bytes) -> None:
-    """Write the snapshot at `offset`, with what `packed` gave, and delete all but the last two."""
-    with replacing(_path(folder, offset)) as file:
-        file.write(FORM + CRC.pack(_checksum(offset, data, folder)) + data)
-    for old in offsets(os.listdir(folder))[:-KEPT]:
-        with suppress(FileNotFoundError):
-            os.unlink(_path(folder, old))
+    """Write the snapshot at `offset`, with what `packed` gave, and delete all but the first and the last two."""
+    whole, path = FORM + CRC.pack(_checksum(offset, data, folder)) + data, _path(folder, offset)
+    if offsets(os.listdir(folder))[:1] == [offset]:
+        write_whole(path, whole)
+    else:
+        with replacing(path) as file:
+            file.write(whole)
+    _delete(folder, offsets(os.listdir(folder))[1:-KEPT])
 
 
 def flush_last(folder: str) -> None:
-    """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before."""
-    for offset in offsets(os.listdir(folder))[-1:]:
+    """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before. Those before it
+    are deleted."""
+    there = offsets(os.listdir(folder))
+    for offset in there[-1:]:
         flush_file(_path(folder, offset))
     flush_folder(folder)
+    _delete(folder, there[:-1])
+
+
+def _delete(folder: str, old: Iterable[int]) -> None:
+    for offset in old:
+        with suppress(FileNotFoundError):
+            os.unlink(_path(folder, offset))
 
 
 def offsets(names: Iterable[str]) -> list[int]:

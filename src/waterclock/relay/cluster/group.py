@@ -41,7 +41,7 @@ _SILENT: Final = {  # unless the user sets it: a connection that has died withou
     "socket.timeout.ms": 10_000,
     "fetch.max.bytes": 8 << 20,
 }
-_CONSUMER: Final = {
+_CONSUMER: Final[dict[str, Any]] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
@@ -123,6 +123,12 @@ class Member:
         """Records and errors, once there is one, `wait_s` at most."""
         first = self.consumer.poll(wait_s)
         return [] if first is None else [first, *self.consumer.consume(most, 0)]
+
+    @staticmethod
+    def are_all(messages: Sequence[Message], most: int) -> bool:
+        """Whether the client had no more than these, which `read` gave: it was asked for more, and its room was not full.
+        How it counts what it holds is its own affair: half full is full."""
+        return len(messages) <= most and sum(map(len, messages)) < _CONSUMER["queued.max.messages.kbytes"] << 9
 
     def read_from(self, number: int, offset: int) -> None:
         """Read a partition from there on."""

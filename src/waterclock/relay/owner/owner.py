@@ -38,6 +38,7 @@ SOON_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms
 TURN_BYTES: Final = 64 << 20  # of messages that are in memory at once
 CHECKPOINT_NS: Final = 1_000_000_000
+GAP_NS: Final = 1_000_000_000  # so long the machine, or a slow Kafka, may keep what comes from being read
 
 
 class Start(NamedTuple):
@@ -59,7 +60,8 @@ class Owner:
     that are delivered to by themselves; `was_alone`: the last turn was for one of these. `reports_each`: the next turn has
     a delivery report of each message. `most_letters`: of one turn. `to_ask_again`: targets that refused; the producer asks
     Kafka about them once they do not refuse any more. `anew`: so many turns in a row were thrown away for an error that
-    means ANEW. `held`: records that wait for room on the disk. `may_have_missed_input`: the input may be longer than known.
+    means ANEW. `held`: records that wait for room on the disk. `may_have_missed_input`: the input may be longer than known;
+    `known_ns`: what had come by then is known; `was_late`: the last turn was put back, as that was too long ago.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Owner:
         self.settled_position = start.settled
         self.log_span = start.log_span
         self.reads_to = start.end  # nothing is delivered before the input was read to here
-        self.may_have_missed_input = False
+        self.may_have_missed_input = self.was_late = False
+        self.known_ns = context.clock.monotonic_ns()
         self._filed = start.filed
         self._fingerprint = store.fingerprint
         self._reached = 0  # librdkafka says that the input was read up to here

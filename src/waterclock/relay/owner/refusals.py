@@ -130,6 +130,14 @@ def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:
     (owner.doubts if is_alone else owner).put_back(rows)
 
 
+def give_back(owner: Owner, taken: Array, is_alone: bool) -> None:
+    """All that a turn took is for another one, in its order."""
+    rows = taken[np.lexsort((taken["origin"], taken["due"]))]
+    are_refused = np.isin(rows["origin"], list(owner.refused))
+    owner.doubts.refused(rows[are_refused])
+    put_back(owner, rows[~are_refused], is_alone)
+
+
 def _sizes(owner: Owner, rows: Array) -> Array:
     """How many bytes each takes in a batch, at most."""
     return np.asarray(rows["length"].astype("i8") + _OVERHEAD + len(owner.context.place_of(owner.number)))

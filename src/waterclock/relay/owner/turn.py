@@ -21,7 +21,8 @@ Rule 1: nothing in the files changes before 8: a crash, an error or an answer th
         messages cannot be there, and its owner is the one that Kafka knows.
 Rule 2: commands are answered before anything is delivered: they see what stands before them in the input, and what earlier
         commands of this turn cancelled. A cancel of a message that this turn delivers comes in a later turn, and is
-        answered `already delivered`.
+        answered `already delivered`. If step 2, or the turns before, waited for Kafka longer than GAP_NS, all that it took
+        is put back: what has come meanwhile may be due earlier. Not twice in a row: Kafka may always be that slow.
 Rule 3: a target that refuses, or may, is delivered to in turns of its own (pace.py), in between the others'.
 Rule 4: a turn carries no more than the owner's pace says. If more commands wait, it answers the first of them, and
         delivers nothing: a cancel is heard before what is due goes out.
@@ -59,9 +60,9 @@ from waterclock.outside import futures
 from waterclock.relay.owner.context import NOTE, RecordRefused
 from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts, replies_to
 from waterclock.relay.owner.log_span import RECORD_BYTES
-from waterclock.relay.owner.owner import CHECKPOINT_NS, Owner
+from waterclock.relay.owner.owner import CHECKPOINT_NS, GAP_NS, Owner
 from waterclock.relay.owner.pace import MOST
-from waterclock.relay.owner.refusals import AbortedTurn, Reports, choose, learn, put_back
+from waterclock.relay.owner.refusals import AbortedTurn, Reports, choose, give_back, learn
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on
 from waterclock.relay.store.rows import Array
@@ -178,12 +179,18 @@ class Turn:
 
     def take(self) -> None:
         """Step 2."""
-        chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
+        owner, chosen = self.owner, choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
+        taken = np.concatenate([chosen.aside, chosen.rows])
+        owner.was_late = not owner.was_late and self._context.clock.monotonic_ns() - owner.known_ns > GAP_NS
+        if owner.was_late:  # rule 2
+            owner.may_have_missed_input = True
+            return give_back(owner, taken, chosen.is_alone)
+        self._taken = taken
         self._letters += chosen.letters
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
         self._rows = chosen.rows
         self._is_alone, self._probes = chosen.is_alone, chosen.is_probe
-        self._taken = np.concatenate([chosen.aside, chosen.rows])
+        return None
 
     def read(self) -> None:
         """Step 3."""
@@ -300,10 +307,7 @@ class Turn:
         owner = self.owner
         if not self.learn():
             owner.doubts.probe(int(self._rows["target"][0]), False)
-        rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
-        are_refused = np.isin(rows["origin"], list(owner.refused))
-        owner.doubts.refused(rows[are_refused])
-        put_back(owner, rows[~are_refused], self._is_alone)
+        give_back(owner, self._taken, self._is_alone)
 
     def learn(self) -> bool:
         """Of a refusal, if there was one."""
@@ -337,6 +341,7 @@ class OwnerTurns:
         """Whether there is something for a turn, and the last one was long enough ago."""
         context = owner.context
         if owner.may_have_missed_input:
+            owner.known_ns = context.clock.monotonic_ns()
             owner.catch_up(context.logs.bounds(context.topics.input, owner.number)[1])
         if owner.rest_until_ns > context.clock.monotonic_ns():
             return False
