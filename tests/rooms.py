@@ -224,6 +224,7 @@ ONLY_IN = {
         "keyed/",
         "relay/relay.py",
         "relay/cluster/group.py",
+        "relay/cluster/signs.py",
         "relay/client/delays.py",
         "relay/handlers/handlers.py",
         "broker/broker.py",

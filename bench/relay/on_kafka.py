@@ -95,12 +95,12 @@ class OnKafka:
             self._folder, self._server = folder, self._start(folder / "broker")
             stack.callback(self._server.kill)
             self.address = self._server.bootstrap
-            self._relays = [Relay(folder / name, self.address) for name in ("one", "two")]
-            for relay in self._relays:
+            self.relays = [Relay(folder / name, self.address) for name in ("one", "two")]
+            for relay in self.relays:
                 stack.callback(relay.end)
-            self._relays[0].start()  # it makes the topics
-            self._empty_mb = resident_of([self._relays[0].pid])
-            self._relays[0].end(signal.SIGTERM)
+            self.relays[0].start()  # it makes the topics
+            self._empty_mb = resident_of([self.relays[0].pid])
+            self.relays[0].end(signal.SIGTERM)
             self._stack = stack.pop_all()
         return self
 
@@ -115,7 +115,7 @@ class OnKafka:
         return f"target-{self._targets}"
 
     def catch_up_s(self, pending: int) -> float | None:
-        self._relays[0].start()
+        self.relays[0].start()
         began_s = time.monotonic()
         self.until_kept(pending)
         return time.monotonic() - began_s
@@ -128,7 +128,7 @@ class OnKafka:
         wait_for(kept, f"{self.name} does not keep {pending:,} messages")
 
     def _running(self) -> list[Relay]:
-        return [relay for relay in self._relays if relay.is_there]
+        return [relay for relay in self.relays if relay.is_there]
 
     def taking(self, target: str, count: int) -> AbstractContextManager[Taking]:
         return taking(self.way, self.address, target, count)
@@ -141,12 +141,12 @@ class OnKafka:
         return resident_of(pids) if pids else self._empty_mb
 
     def bytes_on_disk(self) -> dict[str, int]:
-        return {"files": bytes_in(self._relays[0].folder), "log": bytes_in(self._folder / "broker")}
+        return {"files": bytes_in(self.relays[0].folder), "log": bytes_in(self._folder / "broker")}
 
     def crash(self) -> int:
         killed_us = now_us()
-        self._relays[0].end()
-        self._relays[0].start()
+        self.relays[0].end()
+        self.relays[0].start()
         return killed_us
 
     def cancel(self, numbers: Sequence[int]) -> float:
@@ -192,18 +192,24 @@ class OnKafka:
 
     def take_over(self, first: int, rate: int, seconds: float) -> Figures:
         """Twice: by one that reads the log of a partition for the first time, and by one that has files of it."""
-        self._relays[1].start()
+        self.relays[1].start()
         self._until_shared()
         cold_ms = self._killed(first, rate, seconds)
-        self._relays[0].start()
+        self.relays[0].start()
         self._until_shared()
         warm_ms = self._killed(first + 10_000_000, rate, seconds)
-        self._relays[1].end()
+        self.relays[1].end()
         return {"cold_ms": cold_ms, "warm_ms": warm_ms}
+
+    def both(self) -> None:
+        """Two relays, which share the partitions."""
+        for relay in self.relays:
+            relay.start()
+        self._until_shared()
 
     def _until_shared(self) -> None:
         def shared() -> bool:
-            each = [list(relay.statistics()["partitions"].values()) for relay in self._relays]
+            each = [list(relay.statistics()["partitions"].values()) for relay in self.relays]
             known = [one for some in each for one in some]
             return all(each) and len(known) == PARTITIONS and all(one["caught_up"] for one in known)
 
@@ -217,7 +223,7 @@ class OnKafka:
         with self.taking(target, load.count) as taker:
             time.sleep(max(0.0, load.due_ms / 1000 + seconds / 4 - time.time()))
             killed_us = now_us()
-            self._relays[0].end()
+            self.relays[0].end()
             had = taker.had()
         figures.check(self.name, load, had)
         return figures.gap_ms(load, had, killed_us)

@@ -26,6 +26,7 @@ ON_APACHE: Final = (
     pytest.mark.skipif("apache" not in os.environ.get("BROKERS", ""), reason="BROKERS names no apache"),
 )
 BOTH: Final = ("ours", pytest.param("apache", marks=ON_APACHE))
+MAIN = "import sys; from waterclock.cli import main; sys.exit(main())"
 Start = Callable[[str], subprocess.Popen[str]]
 
 
@@ -66,7 +67,7 @@ def relays(world: World, folder: Path) -> Iterator[Start]:
         with (folder / f"{name}.txt").open("a") as out:
             options = ["--bootstrap", world.broker.bootstrap, "--topic", world.topic, "--folder", str(folder / name)]
             options += ["--group", world.topic, "--name", name]
-            command = [sys.executable, "-m", "waterclock.cli", "relay", *options]
+            command = [sys.executable, "-c", MAIN, "relay", *options]
             processes.append(subprocess.Popen(command, stdout=out, stderr=out, text=True))
         return processes[-1]
 

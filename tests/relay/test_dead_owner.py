@@ -1,4 +1,5 @@
-"""A relay is killed and stays away: the others go on with what it had, within the session's timeout and a second."""
+"""A relay is killed and stays away: the others go on with what it had, by signs of life before its session is over, else
+within the session's timeout and a second."""
 
 from __future__ import annotations
 
@@ -21,6 +22,13 @@ from waterclock.relay.cluster.group import SESSION_MS
 PARTITIONS: Final = 4
 EVERY_MS: Final = 50
 LASTING_MS: Final = SESSION_MS + 4_000
+WITHOUT_SIGNS: Final = """
+import sys
+from waterclock.relay.cluster.signs import Signs
+Signs._talk = lambda self: None
+from waterclock.cli import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -65,12 +73,15 @@ def partition_of(seen: Seen) -> int:
 
 
 @pytest.mark.long(seconds=20)
+@pytest.mark.parametrize(("signs", "most_ms"), [(True, SESSION_MS - 1_000), (False, SESSION_MS + 1_000)])
 def test_a_dead_owners_timers_go_on_at_another_within_the_sessions_timeout_and_a_second(
-    relay_broker: Any, tmp_path: Path
+    signs: bool, most_ms: int, relay_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the kill to the first delivery of each of its partitions; nothing is lost, nothing comes twice."""
+    if not signs:
+        monkeypatch.setattr("tests.relay.brokers.MAIN", WITHOUT_SIGNS)
     with (
-        World(relay_broker, tmp_path, f"dead-{tmp_path.parent.name}", PARTITIONS) as world,
+        World(relay_broker, tmp_path, f"dead-{tmp_path.parent.name}-{signs}", PARTITIONS) as world,
         relays(world, tmp_path) as start,
     ):
         world.clock = SystemClock()  # type: ignore[assignment]
@@ -86,7 +97,7 @@ def test_a_dead_owners_timers_go_on_at_another_within_the_sessions_timeout_and_a
         seen = wait_for(world, len(values))
         first = {number: min(later(seen, number, killed_ms)) - killed_ms for number in had}
         print(f"first deliveries, ms after the kill: {first}")
-        assert max(first.values()) <= SESSION_MS + 1_000
+        assert max(first.values()) <= most_ms
         assert min(first.values()) > 1_000  # it was gone
         check(world, values)
 

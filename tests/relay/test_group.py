@@ -121,6 +121,7 @@ def test_two_relays_share_the_partitions_and_each_message_comes_once(wide: World
     two = wide.relay("two")
     share(one, two)
     assert all(one.owners[number] is kept[number] for number in one.owners)  # what stays is not taken over again
+    assert set(one.owners).isdisjoint(two.owners)
     wide.advance_ms(1_000)
     step_until(lambda: len(wide.values()) >= 40, one, two)
     assert sorted(wide.values(), key=int) == values

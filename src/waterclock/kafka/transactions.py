@@ -30,11 +30,12 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
 from waterclock.kafka import Offsets, library
 from waterclock.kafka.errors import Verdict, verdict_of
-from waterclock.kafka.patience import CALL_S, patiently
+from waterclock.kafka.patience import AGAIN_AFTER_S, CALL_S, Backoff, patiently
 from waterclock.kafka.settings import SENDING, producing
 
 BY_KEY = -1  # the partition that Kafka's own hash of the key chooses
 _FENCING_S = 60.0
+_FIRST_CALL_S = 0.02
 _OFFSETS_S = 15.0
 _ABORT_S = 60.0
 _CLOSING_S = 5.0
@@ -69,7 +70,8 @@ class TransactionalProducer:
         self._notes = bool(wins["delivery.report.only.error"])  # else it would be called for every record
         if self._notes:
             own["on_delivery"] = _noting(self._refused)
-        self.producer = library.Producer({**producing(settings, wins), **own})
+        self._made = {**producing(settings, wins), **own}
+        self.producer = library.Producer(self._made)
         self.is_open = self.has_failed = False
         self._is_given_up = False
         self._sent = 0
@@ -79,11 +81,33 @@ class TransactionalProducer:
 
         librdkafka that finds no connection when it looks for the coordinator looks again half a second later, in one of
         five cases. The second question about the topic is answered by the broker that it stays with.
+
+        Whoever had the name may have left a transaction open: Kafka throws it away, and answers CONCURRENT_TRANSACTIONS
+        some milliseconds before it is done with that. librdkafka (2.16) would ask again after half a second, a number of
+        its own; a new client asks at once, and nothing of the old one, which has its answer, is on its way.
         """
-        if topic is not None:
-            for _ in range(2):
-                self.look_again(topic)
-        self._ask(self.producer.init_transactions, _FENCING_S)
+        self._look_twice(topic)
+        backoff, call_s = Backoff((AGAIN_AFTER_S,), self._clock, _FENCING_S), _FIRST_CALL_S
+        while True:
+            try:
+                self.producer.init_transactions(call_s)
+                return
+            except KafkaException as raised:
+                error = raised.args[0]
+                if self._is_no_use(error) or backoff.is_over:
+                    self._fail(raised)
+            if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                self.producer = library.Producer(self._made)  # the old one ends with the last that knows it
+                self._look_twice(topic)
+                call_s = _FIRST_CALL_S
+                continue
+            if call_s == CALL_S or error.code() != KafkaError._TIMED_OUT:
+                backoff.sleep()
+            call_s = min(CALL_S, 2.5 * call_s)
+
+    def _look_twice(self, topic: str | None) -> None:
+        for _ in range(0 if topic is None else 2):
+            self.look_again(str(topic))
 
     def begin(self) -> None:
         """Step 2, if no transaction is open."""

@@ -106,7 +106,7 @@ def serve(arguments: Namespace) -> int:
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
             with suppress(_Interrupted):
-                while not stop:
+                while relay.goes_on(bool(stop)):
                     outbox(0 in relay.owners)
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())

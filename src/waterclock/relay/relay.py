@@ -1,8 +1,9 @@
 """The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread,
 but for commits (turn.py).
 
-Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
-        else happens, and taken over after that.
+Rule 1: what the group says is noted in its callbacks and done between two polls. It says who is to own a partition; an
+        owner ends when another one fences it (take_over.py). One whose partition the group takes away stands in for who
+        gets it.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile. What comes of a partition without an owner is thrown away.
 Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that leaves records with the client, as it takes
@@ -12,12 +13,16 @@ Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that 
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
+Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
+        another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. One that stops goes
+        on likewise for `STOPPING_NS`, if there are others.
+Rule 7: who starts beside others reads up as a standby before it joins the group: it is given nothing that it would keep
+        waiting.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +39,7 @@ from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.outside import threading
 from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
+from waterclock.relay.cluster.signs import Signs
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs import Logs
@@ -52,7 +58,8 @@ log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
-_FENCED_AGAIN_NS: Final = 60_000_000_000
+STANDS_IN_NS: Final = 15_000_000_000  # two of the group's sessions
+STOPPING_NS: Final = 2_000_000_000
 
 
 class StandsBy(StrEnum):
@@ -111,7 +118,8 @@ class Relay:
         self.owners: dict[int, Owner] = {}
         self._pending: dict[int, PendingTakeOver] = {}
         self._gathered_ns, self._stepped_ns = 0, self._clock.monotonic_ns()
-        self._fenced_ns: deque[int] = deque(maxlen=2)
+        self._stands_in: dict[int, int] = {}  # until when (rule 6)
+        self._stops_ns: int | None = None
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
         self._logs = Logs(self._settings, self._machine)
         self._member = Member(self._settings, self.topics.input, options.group, options.name, self._end_of, lost)
@@ -119,6 +127,7 @@ class Relay:
         self._same_logs = SameLogs(self._watcher, ids)
         Retention(self._watcher, self.topics, options.servers)
         self._unassigned = UnassignedPartitions(self._watcher, self._member, self._settings, self._count)
+        self._signs = Signs(self._admin.client, options.group, self.topics.input, self._count)
         self._context = self._make_context(ids[self.topics.input], reading)
         self._upkeep = LogUpkeep(self._context, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
@@ -138,11 +147,13 @@ class Relay:
             machine=self._machine,
             logs=self._logs,
             targets=Targets(self._admin.client, self.topics, self._machine, self._options.make_targets),
-            member=lambda: member.consumer.consumer_group_metadata(),
+            outsider=member.outsider,
             reading=lambda *how_far: (member.consumer.consume(0, 0), reading(*how_far)),  # rule 5
         )
 
     def _end_of(self, number: int) -> int:
+        if number in self.owners:
+            return self.owners[number].position
         try:
             return self._logs.bounds(self.topics.input, number)[1]
         except WaterclockError:
@@ -161,12 +172,8 @@ class Relay:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
         messages, member = self._read(self.wait_s(wait_s)), self._member
         with self.lock:
-            taken, member.taken = member.taken, set()
-            for number in taken:  # rule 1
-                self._pending.pop(number, None)
-                if number in self.owners:
-                    self._let_go(number, checkpoint=True)
             now_ns = self._clock.monotonic_ns()
+            self._hear_of_others(now_ns)
             for owner in self.owners.values():
                 owner.known_ns = now_ns
                 if member.connection_broke or now_ns - self._stepped_ns > GAP_NS:  # rule 3
@@ -179,8 +186,10 @@ class Relay:
             for owner in list(self.owners.values()):
                 done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
             member.pause({number for number, owner in self.owners.items() if owner.held})
-            self._take_overs()  # last: what was read before is nothing for a new owner
-            self.standby.is_ready = member.was_given
+            self._take_overs(now_ns)  # last: what was read before is nothing for a new owner
+            if not member.has_joined and (not self._unassigned.others or self.standby.is_as_far_as_can_be()):  # rule 7
+                member.join()
+            self.standby.is_ready = member.was_given or not member.has_joined
             done += self.standby.step({*self.owners, *self._pending, *member.given})
             self._watcher.step()
             self._unassigned.step()
@@ -196,15 +205,52 @@ class Relay:
                 self._let_go(number, checkpoint)
             self.standby.close(checkpoint)
         leave(self._member.consumer)
-        for each in (self._unassigned, self._turns, self._upkeep, self._logs):
+        for each in (self._signs, self._unassigned, self._turns, self._upkeep, self._logs):
             each.close()
 
-    def _take_overs(self) -> None:
+    def goes_on(self, is_stopped: bool) -> bool:
+        """Whether there is something to do: once it is stopped, as long as others may take over what it owns (rule 6)."""
+        if is_stopped and self._stops_ns is None:
+            self._stops_ns = self._clock.monotonic_ns() + STOPPING_NS
+        if self._stops_ns is None:
+            return True
+        return bool(self.owners and self._unassigned.others) and self._clock.monotonic_ns() < self._stops_ns
+
+    def _hear_of_others(self, now_ns: int) -> None:
+        """Rules 1 and 6."""
+        taken, self._member.taken = self._member.taken, set()
+        for number in taken:
+            self._pending.pop(number, None)
+            if number in self.owners:
+                self._stands_in[number] = now_ns + STANDS_IN_NS
+                self._member.read_from(number, self.owners[number].position)
+        self._signs.hear()
+        for number in list(self.owners):
+            until_ns = self._stands_in.get(number, self._stops_ns)
+            if until_ns is not None and (now_ns >= until_ns or self._signs.is_anothers(number)):
+                self._let_go(number, checkpoint=True)
+                self._stands_in.pop(number, None)
+        self._signs.is_alone = not (self._unassigned.others or self._stands_in)
+        self._signs.own({number: owner.command_position for number, owner in self.owners.items()}, bool(self._stops_ns))
+
+    def _take_overs(self, now_ns: int) -> None:
         given, self._member.given = self._member.given, set()
-        self._pending.update({number: PendingTakeOver(self._clock) for number in given})
-        for number, pending in list(self._pending.items()):
-            if pending.backoff.is_time:
-                self._take_over(number, pending)
+        if self._stops_ns is not None:
+            return
+        for number in given:
+            if self._stands_in.pop(number, None) is None:
+                self._pending[number] = PendingTakeOver(self._clock)
+        for number, lives in self._signs.orphans():
+            is_mine = number in self.owners or number in self._pending
+            if not is_mine and self.standby.has_read_up(number, nearly=lives):
+                self._signs.take(number)
+                self._stands_in[number] = now_ns + STANDS_IN_NS
+                self._pending[number] = PendingTakeOver(self._clock)
+                break
+        # one in a step: another one's owner goes on meanwhile
+        number, pending = next(((n, each) for n, each in self._pending.items() if each.backoff.is_time), (-1, None))
+        if pending is not None:
+            self._take_over(number, pending)
 
     # Owners
 
@@ -229,6 +275,11 @@ class Relay:
         self._member.read_from(number, owner.position)
 
     def _put_off(self, number: int, pending: PendingTakeOver, error: WaterclockError) -> None:
+        """Another attempt behind a pause; none if this relay is not the one to own it (rule 6)."""
+        self._pending.pop(number, None)
+        if self._stands_in.pop(number, None) is not None or self._stops_ns is not None:
+            log.info("%s-%d is left to others: %s", self.topics.input, number, error)
+            return
         self._counts.breaks += 1
         self._lost(error)
         pending.backoff.failed()
@@ -236,7 +287,6 @@ class Relay:
 
     def _fail(self, number: int, error: WaterclockError) -> None:
         """Rule 2."""
-        log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
         owner = self.owners[number]
         if isinstance(error, StoreDamaged):
             owner.set_aside(error)
@@ -244,9 +294,13 @@ class Relay:
         if isinstance(error, RecordRefused):
             make_what_is_gone(self._admin, self.topics, self._count)
         self._put_off(number, PendingTakeOver(self._clock, owner), error)
+        if number in self._pending:
+            log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)
+        if number in self._stands_in:
+            self._member.forget(number)
         try:
             if checkpoint:
                 owner.checkpoint()
@@ -260,7 +314,7 @@ class Relay:
     def wait_s(self, most_s: float) -> float:
         """How long there is nothing to do, `most_s` at most."""
         if self._pending or self._member.given:
-            return min(most_s, 0.05)
+            return 0.0 if any(each.backoff.is_time for each in self._pending.values()) else min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]
         return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
 
@@ -300,7 +354,11 @@ class Relay:
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
-            self._join_again()
+            for number in list(self.owners):
+                self._let_go(number, checkpoint=True)
+            self._pending.clear()
+            self._stands_in.clear()
+            self._member.join_again(self._clock.monotonic_ns())
             return
         if is_refusal(error) or meaning_of(error) is Meaning.NO_GROUP:
             raise UsageError(f"Kafka refuses the relay: {words_of(error)}. Look at --kafka-config and the rights.")
@@ -310,26 +368,6 @@ class Relay:
                 self._fail(message.partition(), ConnectionLost(f"{where} has no records any more where it was read"))
         else:
             self._lost(ConnectionLost(f"Kafka says: {words_of(error)}."))
-
-    def _join_again(self) -> None:
-        """The group says that another has this one's name. It may have been itself: of two requests to join, the first was
-        delayed, and came last; or a broker that leads anew has lost who it was. Said three times within a minute: there
-        are two."""
-        now_ns = self._clock.monotonic_ns()
-        if sum(now_ns - at < _FENCED_AGAIN_NS for at in self._fenced_ns) == 2:
-            raise UsageError(
-                f"Another relay of the group {self._options.group} has the name {self._options.name}: "
-                "give each its own (--name)."
-            )
-        log.warning(
-            "the group %s says that another has the name %s: joining anew", self._options.group, self._options.name
-        )
-        self._fenced_ns.append(now_ns)
-        for number in list(self.owners):
-            self._let_go(number, checkpoint=True)
-        self._pending.clear()
-        leave(self._member.consumer)
-        self._member.join()
 
     def _of(self, number: int, action: Callable[[Owner], int]) -> int:
         """Do something with the owner of a partition; without one, or if it fails, nothing."""

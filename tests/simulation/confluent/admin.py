@@ -15,6 +15,7 @@ from confluent_kafka import ConsumerGroupState, IsolationLevel, KafkaError, Topi
 
 from tests.simulation.confluent.requests import AWAY, Gone, Kafka, error, metadata, offset_of, raised, topics
 from tests.simulation.confluent.waiting import Future, begun, me
+from tests.simulation.kafka.encoding import by_topic
 from tests.simulation.kafka.groups import assigned
 from waterclock.simulation.world import NS, world
 
@@ -115,13 +116,24 @@ class AdminClient:
         return {one.group_id: self._begun(request_timeout, lambda: self._offsets(one, require_stable))}
 
     async def _offsets(self, asked: Any, stable: bool) -> Any:
-        (place,) = asked.topic_partitions
-        answer = await self._kafka.ask("offset_fetch.7", asked.group_id, [(place.topic, [place.partition])], stable)
+        (topic,) = {place.topic for place in asked.topic_partitions}
+        rows = [(topic, [place.partition for place in asked.topic_partitions])]
+        answer = await self._kafka.ask("offset_fetch.7", asked.group_id, rows, stable)
         _check(answer.error)
-        (found,) = answer.topics[0].partitions
-        _check(found.error)
-        made = TopicPartition(place.topic, place.partition, found.offset, found.metadata or "")
-        return SimpleNamespace(topic_partitions=[made])
+        found = answer.topics[0].partitions
+        _check(next((one.error for one in found if one.error), 0))
+        made = [TopicPartition(topic, one.number, one.offset, one.metadata or "") for one in found]
+        return SimpleNamespace(topic_partitions=made)
+
+    def alter_consumer_group_offsets(self, asked: Sequence[Any], request_timeout: float = 60.0) -> dict[str, Future]:
+        (one,) = asked
+        return {one.group_id: self._begun(request_timeout, lambda: self._commit(one))}
+
+    async def _commit(self, asked: Any) -> Any:
+        rows = by_topic((one.topic, (one.partition, one.offset, -1, one.metadata)) for one in asked.topic_partitions)
+        answer = await self._kafka.ask("offset_commit.8", asked.group_id, -1, "", None, rows)
+        _check(next((one.error for one in answer.topics[0].partitions if one.error), 0))
+        return SimpleNamespace(topic_partitions=asked.topic_partitions)
 
     def list_offsets(
         self, asked: Mapping[Any, Any], isolation_level: Any = None, request_timeout: float = 60.0
@@ -149,8 +161,11 @@ class AdminClient:
     async def _group(self, group: str) -> Any:
         (found,) = (await self._kafka.ask("describe_groups", [group], 0)).groups
         _check(found.error)
-        members = [SimpleNamespace(member_id=one.member, assignment=SimpleNamespace(
-            topic_partitions=[TopicPartition(*place) for place in assigned(one.assignment)])) for one in found.members
+        members = [
+            SimpleNamespace(
+                member_id=one.member, group_instance_id=one.instance, assignment=SimpleNamespace(
+                    topic_partitions=[TopicPartition(*place) for place in assigned(one.assignment)]))
+            for one in found.members
         ]  # fmt: skip
         return SimpleNamespace(state=STATES.get(found.state, ConsumerGroupState.UNKNOWN), members=members)
 

@@ -73,16 +73,16 @@ class Membership:
         begun(self._process, self._run())
 
     def leave(self) -> None:
-        """Give everything back, then say so."""
+        """Give everything back, then say so; librdkafka (2.16) does it in `unsubscribe` for a static member too, and is
+        silent only if it is closed without."""
         self._is_left = True
         self._consumer.put(lambda: self._call("on_revoke", self._owned) if self._owned else None)
-        if self._instance is None:
-            begun(self._process, self._say_goodbye())
+        begun(self._process, self._say_goodbye())
 
     async def _say_goodbye(self) -> None:
         try:
             if self.member:
-                await self._kafka.ask("leave_group.3", self.group, [(self.member, None)])
+                await self._kafka.ask("leave_group.3", self.group, [(self.member, self._instance)])
         except Gone:
             pass
         self._kafka.close()

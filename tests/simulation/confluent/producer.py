@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.simulation.confluent.requests import AWAY, Gone, raised
 from tests.simulation.confluent.sending import DELAY, SLOW, UNKNOWN, Sending
 from tests.simulation.kafka.encoding import by_topic
 
+CONCURRENT = KafkaError.CONCURRENT_TRANSACTIONS
+
 
 class Producer(Sending):
-    """Of transactions."""
+    """Of transactions. A process drops the one of a name before it uses the next; librdkafka's ends with that."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self._is_being_aborted = self._is_dropped = False
+        made: dict[str, Producer] = vars(self._process).setdefault("producers", {})
+        if (old := made.get(self._name)) is not None:
+            old._is_dropped = True
+        made[self._name] = self
 
     def _refuse(self) -> None:
         if self._state == "fatal":
@@ -25,13 +35,18 @@ class Producer(Sending):
             raise raised(KafkaError._STATE)
 
     def init_transactions(self, timeout: float = -1.0) -> None:
-        self._calls.wait("init", self._init, timeout)
+        try:
+            self._calls.wait("init", self._init, timeout)
+        except KafkaException:
+            if self._is_being_aborted:  # what was answered last is the error of a call whose time is over
+                raise raised(CONCURRENT, retriable=True) from None
+            raise
         self._state = "ready"
 
     async def _init(self) -> None:
         """With an id it is its next epoch, and the transaction that was open is aborted."""
         pause = DELAY
-        while True:
+        while not self._is_dropped:
             try:
                 timeout_ms = int(self._settings["transaction.timeout.ms"])
                 asked = (self._name, timeout_ms, self._id, self._epoch)
@@ -47,7 +62,8 @@ class Producer(Sending):
                 self._judge(code)
                 raise raised(self._why, fatal=True)
             self._kafka.elsewhere(code)
-            await asyncio.sleep(pause)
+            self._is_being_aborted = code == CONCURRENT
+            await asyncio.sleep(0.5 if self._is_being_aborted else pause)  # librdkafka's own number
             pause = min(SLOW, 2 * pause)
 
     def begin_transaction(self) -> None:

@@ -84,7 +84,7 @@ class RelayNode:
             relay = Relay(options, process.clock, self._lost, machine=process.clock)
             self.world.log(self.name, "is up")
             try:
-                while not process.stops:
+                while relay.goes_on(process.stops):
                     relay.step(IDLE_S)
                     self.world.sleep(10 * US + self.rng.randrange(200 * US))  # a step takes time
             except WaterclockError:
@@ -147,6 +147,12 @@ class RelayNode:
         self.universe.count("relay stopped")
         assert self.process is not None
         self.process.stops = True
+
+    def roll(self) -> None:
+        """All are stopped, one after the other, or at once."""
+        pause_ns = self.rng.choice((0, 500 * MS, 4 * NS))
+        for number, node in enumerate(self.universe.relays.nodes):
+            self.world.at(self.world.now + number * pause_ns, lambda node=node: node.alive and node.stop())
 
     def freeze(self) -> None:
         self.universe.count("relay frozen")

@@ -21,7 +21,7 @@ from waterclock.relay.wire import settlement
 from waterclock.simulation.world import DATE_MS, MS, NS
 
 GROUP = "waterclock-relay-delays"
-FAULTS = ("kill", "cut_power", "stop", "freeze", "set_clock", "fill_disk", "break_flush")
+FAULTS = ("kill", "cut_power", "stop", "roll", "freeze", "set_clock", "fill_disk", "break_flush")
 PATIENCE_NS = 120 * NS
 KNOBS = (
     (owner, "SOON_MS", (1_000, 60_000, 600_000)), (owner, "SLICE", (1, 10, 100_000)),

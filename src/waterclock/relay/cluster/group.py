@@ -9,8 +9,8 @@ be delivered, for ever.
 
 Rule 3: it happens. A member gives partitions back, dies before it joins anew, and is there again under its name. The group
         takes it for the one that was there, and nobody asks for the second half of the cooperative rebalance
-        (`test_what_a_relay_gave_back_before_it_died_is_given_to_somebody`). A relay that stands by does not cover it: it
-        keeps the partition's files, and delivers nothing before the group assigns the partition to it.
+        (`test_what_a_relay_gave_back_before_it_died_is_given_to_somebody`). A relay that stands in covers it for
+        some seconds (relay.py, rule 6).
 Rule 4: if two looks in a row, `LOOK_NS` apart, find the same partitions in a group that is stable, the first of its members
         joins it a second time, for a moment, under no name: who comes and who goes has the group share anew.
 Rule 5: if the right to look is missing, that is logged once, and again if it was there meanwhile.
@@ -19,13 +19,14 @@ Rule 5: if the right to look is missing, that is logged once, and again if it wa
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
 
-from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka import library
 from waterclock.kafka.errors import words_of
 from waterclock.outside import threading
@@ -54,7 +55,9 @@ _CONSUMER: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 32_768,
     "fetch.queue.backoff.ms": 5,
 }
+_FENCED_AGAIN_NS: Final = 60_000_000_000
 LOOK_NS: Final = 3_000_000_000
+_ANSWER_S: Final = 5.0
 GUEST_NS: Final = 10_000_000_000
 _FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -64,7 +67,7 @@ class Member:
 
     `given`, `taken`: partitions that the group has given or taken away, and that nothing was done about yet; `end_of` says
     where one ends, more or less. `connection_broke`: the way to Kafka broke, and nothing was done about that yet; `lost` is
-    called if all brokers are away. `was_given`: the group has answered.
+    called if all brokers are away. `was_given`: the group has answered. `outsider`: the group's metadata of nobody.
     """
 
     def __init__(
@@ -83,15 +86,38 @@ class Member:
         self._end_of = end_of
         self._lost = lost
         self.connection_broke = self.was_given = False
-        self.join()
+        self._fenced_ns: deque[int] = deque(maxlen=2)
+        asking = _consumer(self._settings, group, None)
+        self.outsider = asking.consumer_group_metadata()
+        asking.close()
+        self.open()
 
-    def join(self) -> None:
-        """Nothing is known of what another consumer was given."""
+    def open(self) -> None:
+        """A consumer that is in no group yet. Nothing is known of what another one was given."""
         self.given: set[int] = set()
         self.taken: set[int] = set()
         self._paused: set[int] = set()
-        given, taken = self.on_given, self._on_taken
-        self.consumer = join(self._settings, self.topic, self.group, name=self.name, on_given=given, on_taken=taken)
+        self.has_joined = False
+        self.consumer = _consumer(self._settings, self.group, self.name)
+
+    def join(self) -> None:
+        """Be one of the group from now on."""
+        _subscribe(self.consumer, self.topic, self.on_given, self._on_taken)
+        self.has_joined = True
+
+    def join_again(self, now_ns: int) -> None:
+        """The group says that another has this one's name. It may have been itself: of two requests to join, the first was
+        delayed, and came last; or a broker that leads anew has lost who it was. Said three times within a minute: there
+        are two, and that is a UsageError."""
+        if sum(now_ns - at < _FENCED_AGAIN_NS for at in self._fenced_ns) == 2:
+            raise UsageError(
+                f"Another relay of the group {self.group} has the name {self.name}: give each its own (--name)."
+            )
+        log.warning("the group %s says that another has the name %s: joining anew", self.group, self.name)
+        self._fenced_ns.append(now_ns)
+        leave(self.consumer)
+        self.open()
+        self.join()
 
     def on_error(self, error: KafkaError) -> None:
         """librdkafka says this of its connections."""
@@ -108,6 +134,7 @@ class Member:
         meanwhile. What stands before would be lost.
         """
         for each in places:
+            self.forget(each.partition)
             each.offset = self._end_of(each.partition)
         consumer.incremental_assign(list(places))
         self.given |= {each.partition for each in places}
@@ -131,10 +158,14 @@ class Member:
         return len(messages) <= most and sum(map(len, messages)) < _CONSUMER["queued.max.messages.kbytes"] << 9
 
     def read_from(self, number: int, offset: int) -> None:
-        """Read a partition from there on."""
-        where = [TopicPartition(self.topic, number, offset)]
-        self.consumer.incremental_unassign(where)
-        self.consumer.incremental_assign(where)
+        """Read a partition from there on, whether the group gave it or not."""
+        self.forget(number)
+        self.consumer.incremental_assign([TopicPartition(self.topic, number, offset)])
+
+    def forget(self, number: int) -> None:
+        """Read a partition no more."""
+        if any(each.partition == number for each in self.consumer.assignment()):
+            self.consumer.incremental_unassign([TopicPartition(self.topic, number)])
 
     def pause(self, numbers: set[int]) -> None:
         """Read all but these. What is not read waits in the log, and librdkafka goes on where it was."""
@@ -155,10 +186,20 @@ def join(
     on_taken: Callable[..., object],
 ) -> library.Consumer:
     """A consumer of the topic, in the group; `name`: a static member's."""
-    member = {} if name is None else {"group.instance.id": name}
-    consumer = library.Consumer({**_SILENT, **settings, **_CONSUMER, **member, "group.id": group})
-    consumer.subscribe([topic], on_assign=on_given, on_revoke=on_taken, on_lost=on_taken)
+    consumer = _consumer(settings, group, name)
+    _subscribe(consumer, topic, on_given, on_taken)
     return consumer
+
+
+def _consumer(settings: Mapping[str, Any], group: str, name: str | None) -> library.Consumer:
+    member = {} if name is None else {"group.instance.id": name}
+    return library.Consumer({**_SILENT, **settings, **_CONSUMER, **member, "group.id": group})
+
+
+def _subscribe(
+    consumer: library.Consumer, topic: str, on_given: Callable[..., object], on_taken: Callable[..., object]
+) -> None:
+    consumer.subscribe([topic], on_assign=on_given, on_revoke=on_taken, on_lost=on_taken)
 
 
 def leave(consumer: library.Consumer) -> None:
@@ -180,22 +221,28 @@ def leave(consumer: library.Consumer) -> None:
 
 class UnassignedPartitions:
     """Looks for partitions of a member's topic, which has so many, that its group has assigned to nobody; `settings` are
-    for a guest."""
+    for a guest. `others`: how many other members the group had at the last look, as far as is known."""
 
     def __init__(self, watcher: Watcher, member: Member, settings: Mapping[str, Any], partitions: int) -> None:
         self._watcher = watcher
         self._member = member
         self._settings = settings
         self._topic = member.topic
-        self._group = group = member.group
+        self._group = member.group
         self._all = frozenset(range(partitions))
-        self.may_look = True
+        self.may_look, self.others = True, 0
         self._last: frozenset[int] = frozenset()
         self._guest: library.Consumer | None = None
         self._guest_was_given, self._guest_until_ns = False, 0
-        watcher.ask(LOOK_NS, lambda: watcher.client.describe_consumer_groups([group]), self._hear)
+        watcher.ask(LOOK_NS, self._ask, self._hear)
+        self._hear(self._ask())
+
+    def _ask(self) -> Answers:
+        answers: Answers = self._watcher.client.describe_consumer_groups([self._group], request_timeout=_ANSWER_S)
+        return answers
 
     def _hear(self, answers: Answers) -> None:
+        member = self._member
         if self._guest is not None:
             return
         try:
@@ -205,8 +252,10 @@ class UnassignedPartitions:
                 self._warn_of_right(error)
             self._last = frozenset()
             return
+        named = [one for one in found.members if one.group_instance_id is None or one.group_instance_id != member.name]
+        self.others = sum(one.member_id != member.consumer.memberid() for one in named)
         self.may_look, unassigned = True, frozenset[int]()
-        is_first = min((one.member_id for one in found.members), default="") == self._member.consumer.memberid()
+        is_first = min((one.member_id for one in found.members), default="") == member.consumer.memberid()
         if is_first and found.state == ConsumerGroupState.STABLE:
             places = (place for one in found.members for place in one.assignment.topic_partitions)
             unassigned = self._all - {place.partition for place in places if place.topic == self._topic}

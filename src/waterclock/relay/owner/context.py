@@ -70,9 +70,9 @@ NOTE: Final = "relay"  # the metadata of the offsets that a turn commits; those 
 @dataclass(frozen=True)
 class Context:
     """Where owners work, by `clock`; what is asked of Kafka is waited for by `machine`. `watcher` asks Kafka for everything
-    beside records. `group` is the consumer group's name, `member` the metadata by which Kafka knows whether this process is
-    still in the group. `reading` is called with the progress of a reading that may last, every second or so: it shows the
-    group that this process is well. What it raises ends the reading."""
+    beside records. `group` is the consumer group's name; `outsider` its metadata that names no member: an owner's offsets
+    count until it is fenced, whatever the group shares meanwhile. `reading` is called with the progress of a reading that
+    may last, every second or so: it shows the group that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
     watcher: Watcher
@@ -84,7 +84,7 @@ class Context:
     machine: Clock
     logs: Logs
     targets: Targets
-    member: Callable[[], Any]
+    outsider: Any
     reading: Reading
 
     @cached_property

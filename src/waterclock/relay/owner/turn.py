@@ -262,7 +262,7 @@ class Turn:
     def send_position(self) -> None:
         """Step 6."""
         place = (self._context.topics.input, self.owner.number)
-        self.owner.producer.send_offsets({place: self._position}, self._context.member(), NOTE)
+        self.owner.producer.send_offsets({place: self._position}, self._context.outsider, NOTE)
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""

@@ -45,6 +45,7 @@ TAKEN: Final = 2_000  # records taken from the client at once
 TOGETHER: Final = 500  # of one partition filed at once: 3 ms
 MOST_HELD: Final = 5_000  # records of one partition that wait
 PATIENCE_S: Final = 2.0
+NEARLY: Final = 2_000  # requests: ten milliseconds of filing
 RESERVE: Final = 1 << 30  # bytes, or a twentieth of the disk
 AGAIN_NS: Final = 600_000_000_000
 _LOOK_NS: Final = 1_000_000_000  # at the disk
@@ -97,6 +98,17 @@ class Standby:
         done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))
         self._keep_up(is_quiet)
         return done
+
+    def has_read_up(self, number: int, nearly: bool = True) -> bool:
+        """Whether a partition's files have nearly all that the input has, or at least what was settled at their opening."""
+        follower, bounds = self.followers.get(number), self._tails.bounds((self._context.topics.input, number))
+        if follower is None or not follower.is_settled:
+            return False
+        return not nearly or (bounds is not None and follower.behind(bounds[1]) < NEARLY)
+
+    def is_as_far_as_can_be(self) -> bool:
+        """Whether each partition has been read up, but for those that cannot be had."""
+        return not self._has_room or all(each in self._failed or self.has_read_up(each) for each in self._numbers)
 
     def wait_s(self) -> float:
         """How long there is nothing to do; it may be for ever."""

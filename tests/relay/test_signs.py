@@ -1,0 +1,188 @@
+"""Relays hear of each other beside the group: one that stops hands over as it goes on, one that died is noticed, one that
+was only taken for dead goes on, and whoever comes back reads up first."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.relay.cluster import group, signs
+from waterclock.relay.relay import Relay
+from waterclock.testing import Error
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs, "EVERY_S", 0.05)
+
+
+def known(world: World) -> tuple[Relay, Relay]:
+    """One owns the partition, and the other has its files, and has heard of it; each knows of the other."""
+    one = world.started("one")
+    two = world.relay("two")
+    step_until(lambda: two._member.was_given, one, two)
+    step_until(lambda: world.advance_ms(group.LOOK_NS // 1_000_000) or one._unassigned.others, one, two)
+    step_until(lambda: has_heard(two) and two.standby.has_read_up(0), one, two)
+    assert set(one.owners) == {0}
+    assert not two.owners
+    return one, two
+
+
+def has_heard(relay: Relay) -> bool:
+    return any(heard.is_news for heard in relay._signs._heard.values())
+
+
+def die(world: World, relay: Relay) -> None:
+    """Its connections stay open, as if Kafka took it for living."""
+    relay._signs.close()
+    world.crash(relay)
+
+
+def delivered(world: World, relay: Relay, *values: str) -> None:
+    """What is due now comes from this relay, each once, behind what came."""
+    before = world.values()
+    world.send(*values, in_ms=0)
+    step_until(lambda: len(world.values()) >= len(before) + len(values), relay)
+    step_quietly(relay)
+    assert world.values() == [*before, *values]
+
+
+def test_one_that_stops_is_an_owner_until_another_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = known(world)
+    monkeypatch.setattr(signs, "SILENT", 1_000_000)  # it is its word
+    delivered(world, one, "a")
+    owner = one.owners[0]
+    while 0 not in two.owners:
+        assert one.goes_on(True)
+        delivered(world, one, "still")
+        assert one.owners == {0: owner}
+        two.step(0)
+    delivered(world, two, "b")
+    step_until(lambda: not one.goes_on(True), one, two)
+    world.close(one)
+    step_until(lambda: not two._stands_in, two)  # the group says so too
+    delivered(world, two, "c")
+
+
+def test_one_that_stops_alone_ends_at_once(world: World) -> None:
+    one = world.started("one")
+    assert one.goes_on(False)
+    assert not one.goes_on(True)
+
+
+def test_one_that_stops_is_not_awaited_for_ever(world: World) -> None:
+    one, two = known(world)
+    die(world, two)
+    assert one.goes_on(True)
+    one.step(0)
+    world.advance_ms(3_000)
+    assert not one.goes_on(True)
+
+
+def test_one_that_died_is_noticed_though_the_group_takes_it_for_living(world: World) -> None:
+    one, two = known(world)
+    world.send("a", in_ms=5_000)
+    step_quietly(one)
+    die(world, one)
+    step_until(lambda: 0 in two.owners, two)
+    assert 0 in two._stands_in
+    world.advance_ms(5_000)
+    step_until(world.values, two)
+    assert world.values() == ["a"]
+    delivered(world, two, "b", "c")
+
+
+def test_what_the_group_gives_to_one_that_stands_in_is_read_from_where_it_is(world: World) -> None:
+    one, two = known(world)
+    die(world, one)
+    step_until(lambda: 0 in two.owners, two)
+    step_quietly(two)
+    owner = two.owners[0]
+    world.send("a", "b", in_ms=0)  # not read yet
+    two._member.on_given(two._member.consumer, [TopicPartition(world.topic, 0)])
+    step_until(lambda: len(world.values()) == 2, two)
+    assert (two.owners, two._stands_in) == ({0: owner}, {})
+
+
+def test_one_that_was_taken_for_dead_goes_on_and_is_believed_then(world: World) -> None:
+    one, two = known(world)
+    said, one._signs._owned = one._signs._owned, ({}, False)
+    one._signs.own = lambda *words: None  # type: ignore[method-assign]
+    step_until(lambda: 0 in two.owners, two)
+    del one._signs.own  # type: ignore[method-assign]
+    one._signs._owned = said
+    world.send("a", in_ms=0)
+    step_until(lambda: world.values() and 0 not in two.owners and 0 in one.owners, one, two)
+    step_until(lambda: one._signs._me in two._signs._believed_until, one, two)
+    one._signs.own = lambda *words: None  # type: ignore[method-assign]
+    one._signs._owned = {}, False
+    looks = two._signs._looks
+    step_until(lambda: two._signs._looks > looks + 3 * signs.SILENT, two)
+    assert 0 not in two.owners
+    delivered(world, one, "b")
+    assert world.values() == ["a", "b"]
+
+
+def test_two_that_stop_at_once_end_and_a_third_goes_on(world: World) -> None:
+    one, two = known(world)
+    world.send("a", in_ms=60_000)
+    assert one.goes_on(True)
+    two.goes_on(True)
+    for _ in range(20):
+        one.step(0.01), two.step(0.01)
+    assert 0 not in two.owners
+    world.close(one)
+    world.close(two)
+    three = world.started("three")
+    world.advance_ms(60_000)
+    step_until(world.values, three)
+    assert world.values() == ["a"]
+
+
+def test_whoever_starts_beside_others_joins_when_it_has_read_up(world: World) -> None:
+    one = world.started("one")
+    world.send(*map(str, range(3_000)), in_ms=60_000)
+    step_until(lambda: one.owners[0].position == 3_000, one)
+    two = world.relay("two")
+    assert not two._member.has_joined
+    step_until(lambda: two._member.has_joined, two)
+    assert two.standby.followers[0].position > 1_000
+
+
+def test_one_that_cannot_follow_joins_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.started("one")
+    two = world.relay("two")
+    monkeypatch.setattr(two.standby, "_is_roomy", lambda now_ns: False)
+    two.standby._has_room = False
+    step_until(lambda: two._member.has_joined, two)
+
+
+def test_an_owner_goes_on_though_its_group_has_gone_on_without_it(world: World) -> None:
+    one = world.started("one")
+    owner = one.owners[0]
+    one._member.consumer.unsubscribe()
+    step_until(lambda: 0 in one._stands_in, one)
+    delivered(world, one, "a", "b")
+    assert one.owners == {0: owner}
+    world.advance_ms(20_000)
+    one.step(0)
+    assert one.owners == {}  # the group did not give it back
+
+
+def test_a_missing_right_is_said_once_and_the_groups_session_tells(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = Error.GROUP_AUTHORIZATION_FAILED
+    with world.broker.faults.answer("OffsetCommit", refused, times=None) as fault:
+        one = world.started("one")
+        two = world.relay("two")
+        later = group.LOOK_NS // 1_000_000
+        step_until(lambda: world.advance_ms(later) or "refuses signs of life" in caplog.text, one, two)
+        met = fault.met
+        for _ in range(20):
+            one.step(0.01), two.step(0.01)
+        assert fault.met == met
+    assert caplog.text.count("refuses signs of life") == 1
+    assert "needs the right Read of that group" in caplog.text
+    delivered(world, one, "a")
