@@ -221,14 +221,20 @@ def _how_to_get(error: ModuleNotFoundError, parsed: argparse.Namespace) -> list[
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
-    extra = extra_of(name)
-    extra = (
-        "cdc" if command in (cdc.run, move.run) else extra
-    )  # which has packages in common with the others, as has the next
-    is_relay = command.__module__ == relay.__name__ and name not in ("psycopg", "pymysql", "pymysqlreplication")
-    extra = "relay" if is_relay else extra
-    more = ("broker",) if is_relay and getattr(parsed, "embedded", None) else ()  # which would be missed next
-    return [f"{name} is missing: {pip_install(extra, *more)}", *([see_doctor(extra)] if extra in doctor.DOORS else [])]
+    extra, here = extra_of(name), ""
+    more: tuple[str, ...] = ()
+    if command in (cdc.run, move.run):  # which has packages in common with the others, as has the next
+        extra = "cdc"
+    elif command.__module__ == relay.__name__ and name not in ("psycopg", "pymysql", "pymysqlreplication"):
+        extra = "relay"
+        more = ("broker",) if getattr(parsed, "embedded", None) else ()  # which would be missed next
+    elif command is pipelines.run and extra == "spark":
+        if pipelines.is_local(parsed):
+            extra = "local"
+        else:
+            here = f"; or, to run it without Spark and Java: {pip_install('local')}, and --engine local"
+    hint = [see_doctor(extra)] if extra in doctor.DOORS else []
+    return [f"{name} is missing: {pip_install(extra, *more)}{here}", *hint]
 
 
 def _fail(code: int, *message: str) -> int:

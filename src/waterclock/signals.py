@@ -42,6 +42,14 @@ def sigterm_heard(how: Heard) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def interrupt_heard(how: Heard) -> Iterator[None]:
+    """Ctrl-C does this, where it would raise KeyboardInterrupt. Rule 2."""
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with heard(how, (signal.SIGINT,) if raises else ()):
+        yield
+
+
 class StopSignal:
     """True once a signal came, and a context in which signals are noted, and do nothing else. With `second_raises` another
     signal raises KeyboardInterrupt."""

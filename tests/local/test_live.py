@@ -17,7 +17,7 @@ from tests.local.running import counts, living, run_locally, until
 from tests.local.test_pipeline import RECORDS, batches, change, replayed
 from tests.spark.pipelines import orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client
 from waterclock.local import topics
@@ -142,6 +142,21 @@ def removed(broker: Broker, topic: str) -> None:
 def made_anew(broker: Broker, topic: str) -> None:
     removed(broker, topic)
     broker.create_topic(topic, 3)
+
+
+def test_a_topic_that_is_made_anew_with_as_many_records_is_noticed_in_the_run(
+    kafka_broker: Broker, topic: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "SAME_FOR_S", 0.5)
+    told = pytest.raises(StateMismatch, match=r"was made anew while it was read.*--fresh")
+    with told, living(file) as (pipeline, run):
+        counts(pipeline, "records", RECORDS)
+        away = kafka_broker.faults.drop("Fetch", times=None, topic=topic)
+        time.sleep(0.2)  # what waits at the broker comes back
+        made_anew(kafka_broker, topic)
+        Sender(kafka_broker.bootstrap, topic).orders(orders(80))
+        away.clear()
+        until(run.done, "nothing was noticed")
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,8 @@ def test_a_state_that_is_damaged_is_set_aside_and_made_anew(file: Path, caplog: 
     assert replayed(file) == 7
     assert (file.parent / "checkpoint" / f"{NAME}.damaged-1").exists()
     assert "is damaged" in caplog.text
+    start_over(load(file))
+    assert not (file.parent / "checkpoint").exists()
 
 
 def test_a_sink_that_was_put_back_to_an_older_copy_gets_what_it_lacks(file: Path) -> None:

@@ -48,7 +48,7 @@ LONG = (
     Sort("one broker, long", "--seconds 8 --mixed"),
     Sort("a pair, long", "--seconds 8 --pair --past-known --mixed"),
 )
-ROOMS = ("relay", "capture", "rules")
+ROOMS = ("relay", "capture", "rules", "local")
 """Workloads that cost more than a short history of the broker's own."""
 
 

@@ -7,6 +7,7 @@
     unreadable   one broker, whose files cannot be read for a while
     uneven    one broker, where flushes of some files take longer, and calls that the disk refuses
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
+    local     the same, of pipelines without Spark
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
 """
@@ -31,6 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
     "rules": {"workloads": ("rules",)},
+    "local": {"workloads": ("local",)},
 }
 
 

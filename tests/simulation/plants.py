@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.planting import Edit
 
-KINDS = {"usual": "one", "mended": "one", "capture": "capture", "relay": "relay", "rules": "rules"}
+KINDS = {"usual": "one", "mended": "one", "capture": "capture", "relay": "relay", "rules": "rules", "local": "local"}
 """Of universes, by the group that a plant is in."""
 
 

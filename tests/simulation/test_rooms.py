@@ -18,7 +18,9 @@ from tests.simulation.plants import PLANTS
 
 PAIR = ("--pair", "--past-known")
 spark = pytest.mark.skipif(find_spec("pyspark") is None, reason="pipelines need pyspark")
-rooms = pytest.mark.parametrize("room", ["relay", "capture", pytest.param("rules", marks=spark)])
+rooms = pytest.mark.parametrize(
+    "room", ["relay", "capture", pytest.param("rules", marks=spark), pytest.param("local", marks=spark)]
+)
 
 
 def run(room: str, *arguments: str, hashes: int = 0) -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,8 @@ def test_a_seed_has_one_history_alone_and_among_others(room: str) -> None:
         *("capture-position-apart", "capture-cut-at-most", "capture-fenced-late"),
         *(pytest.param(f"rules-{one}", marks=spark)
           for one in ("applied-unseen", "watermark-early", "mark-in-another-transaction", "aborted-read")),
+        *(pytest.param(f"local-{one}", marks=spark)
+          for one in ("snapshot-ahead-of-the-sink", "replay-begins-late", "replay-counts-twice", "watermarks-forgotten")),
     ],
 )  # fmt: skip
 def test_what_is_planted_is_found(plant: str) -> None:

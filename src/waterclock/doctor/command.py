@@ -9,9 +9,11 @@ from waterclock.arguments import describe
 from waterclock.errors import meant
 
 DOORS: Final = (
-    "timers", "broker", "relay", "cdc", "spark", "kafka", "postgres", "mysql", "duckdb", "delta", "iceberg",
+    "timers", "broker", "relay", "cdc", "local", "spark", "kafka", "postgres", "mysql", "duckdb", "delta",
+    "iceberg",
 )  # fmt: skip
-"""What waterclock is used for, each with the extra of its name; `timers` needs none. The last six are sources and sinks."""
+"""What waterclock is used for, each with the extra of its name; `timers` needs none, `local` are pipelines without
+Spark. The last six are sources and sinks."""
 
 
 def add_to(parser: ArgumentParser) -> None:

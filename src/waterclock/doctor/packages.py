@@ -27,6 +27,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "broker": ("kio", "crc32c", "cramjam", "re2", "sqlite3", "ssl", "waterclock.broker.process"),
     "relay": ("confluent_kafka", "numpy", "cronsim", "tzdata", "waterclock.relay.process"),
     "cdc": ("confluent_kafka", "pymysqlreplication", "pymysql", "psycopg", "waterclock.cdc.capture"),
+    "local": ("pyarrow", "numpy", "msgpack", "rich", "sqlite3", "waterclock.local.command"),
     "spark": (
         "pyspark", "pyarrow", "numpy", "pandas", "google.protobuf", "msgpack", "rich", "sqlite3",
         "waterclock.spark.pipeline",

@@ -2,7 +2,7 @@
 
     waterclock.json    the settings, where the first batch begins, the query's id
     waterclock.sink    where the results are that go with it
-    waterclock.state   the buckets (snapshots.py)
+    waterclock.state   the buckets (snapshots.py); those that were damaged lie beside it
     waterclock.lock    who works on it (streaming/owner.py)
     carried-over.json  which checkpoint took its place (streaming/checkpoint.py)
 
@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import ENGINE, Place
-from waterclock.local.snapshots import NAME, Snapshots, stored_in
+from waterclock.local.snapshots import ASIDE, NAME, Snapshots, stored_in
 from waterclock.local.sources import Source
+from waterclock.rules.model import Rules
 from waterclock.streaming.checkpoint import (
     MARK,
     NOTES,
@@ -31,18 +33,20 @@ from waterclock.streaming.checkpoint import (
     cannot_be_made,
     changed,
     has_changed,
+    settings_of,
     stored,
     write,
 )
 from waterclock.streaming.owner import LOCK, owner_of
+from waterclock.streaming.places.place import make_folder
 from waterclock.streaming.toml.config import SERVED
 
 _OF_SPARK = (
-    'the checkpoint {} is that of engine = "spark": name another checkpoint in [pipeline] and another table in [sink], or '
-    "go on with that engine"
+    'the checkpoint {} is that of engine = "spark": carry its state over with waterclock state move PIPELINE.toml --engine '
+    "local, or name another checkpoint in [pipeline] and another table in [sink], or go on with that engine"
 )
 _OURS = frozenset({NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, NOTES, OVER, MARK})
-_NAMES = Names(_OURS.__contains__, frozenset({NOTES, SERVED}))
+_NAMES = Names(lambda name: name in _OURS or name.startswith(ASIDE), frozenset({NOTES, SERVED}))
 
 
 def is_local(checkpoint: Any) -> bool:
@@ -62,6 +66,12 @@ def look(checkpoint: Path) -> tuple[int, list[tuple[int, int, bytes, int]]]:
             "its first batch"
         )
     return int(stored(checkpoint / NOTES)["settings"]["buckets"]), found
+
+
+def settings_with(source: Source, rules: Rules, delay_us: int, buckets: int) -> tuple[dict[str, Any], str]:
+    """What the state depends on, and a digest of that."""
+    settings = {"engine": ENGINE, **settings_of(source.settings(), rules, delay_us, buckets)}
+    return settings, blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 class LocalCheckpoint:
@@ -84,7 +94,7 @@ class LocalCheckpoint:
         self._owner.take()  # if it is there: nobody is removing it now
         self._removal.finish()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)  # whose name outlasts a power cut
         except OSError as error:
             raise cannot_be_made(self.path, error) from error
         self._owner.take()
@@ -114,6 +124,12 @@ class LocalCheckpoint:
         """Write down what must be the same from here on."""
         self._notes |= {"query": query, "first": self._first, "identity": self._identity}
         write(self.path / NOTES, json.dumps(self._notes, indent=1))
+
+    def carry(self, query: str, first: Place, old: str) -> None:
+        """`begin`, of a state that comes from the checkpoint `old`, whose first batch began at `first`."""
+        self._first = first
+        self._notes |= {"carried_from": old}
+        self.begin(query)
 
     @property
     def first(self) -> Place:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,13 +15,14 @@ from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.sources import FileSource, Source, refuse_spark
+from waterclock.rules.model import Rules
 from waterclock.signals import heard
-from waterclock.sinks import RecordingSink
 from waterclock.sinks.destination import Destination, Findings
 from waterclock.streaming.frames import result_schema
 from waterclock.streaming.given import ChosenColumns
+from waterclock.streaming.places.place import Place
 from waterclock.streaming.statistics import Progress, Summary
-from waterclock.streaming.toml.config import Config, Files, read
+from waterclock.streaming.toml.config import Config, Files, Local, read
 from waterclock.streaming.toml.readers import Reader
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.streaming.toml.topics import Topics
@@ -29,30 +30,43 @@ from waterclock.streaming.toml.topics import Topics
 
 def configured(config: Config) -> LocalPipeline:
     """The pipeline of a file; UsageError for what only Spark can do."""
-    refuse_spark(config)
-    rules, delay_us = config.rules, config.watermark_delay_us
-    assert rules is not None, "refused"
-    sinks = [outlet.of(cast("RecordingSink", outlet.sink.sink())) for outlet in config.outlets]
-    checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
+    about = (config.checkpoint, config.watermark_delay_us, config.close, config.name, config.local)
+    return pipeline_of(config.source, config.rules, config.outlets, *about)
+
+
+def pipeline_of(
+    source: Any,
+    rules: Rules | None,
+    outlets: Sequence[Outlet[Any]],
+    checkpoint: Place,
+    watermark_delay_us: int,
+    close: bool,
+    name: str,
+    local: Local,
+) -> LocalPipeline:
+    """The pipeline of a checked source; UsageError for what only Spark can do. A sink may be a record that makes it."""
+    rules = refuse_spark(source, rules, outlets, checkpoint)
+    sinks: list[Outlet[Any]] = [
+        each.of(each.sink.sink()) if isinstance(each.sink, Destination) else each for each in outlets
+    ]
     return LocalPipeline(
-        source_of(config), rules, sinks, checkpoint, watermark_delay_us=delay_us, close=config.close,
-        name=config.name, buckets=config.local.buckets, linger_s=config.local.linger_us / 1e6,
+        source_of(source, rules, watermark_delay_us), rules, sinks, LocalCheckpoint(Path(str(checkpoint))),
+        watermark_delay_us=watermark_delay_us, close=close, name=name, buckets=local.buckets,
+        linger_s=local.linger_us / 1e6,
     )  # fmt: skip
 
 
-def source_of(config: Config) -> Source:
-    """What the file's [source] names."""
-    rules, source = config.rules, config.source
-    assert rules is not None, "refused"
+def source_of(source: Any, rules: Rules, delay_us: int) -> Source:
+    """What [source] names."""
     if isinstance(source, Files):
-        return FileSource(source, rules, config.watermark_delay_us)
+        return FileSource(source, rules, delay_us)
     if isinstance(source, Reader):
         files, csv = csv_of(source, rules)
-        return FileSource(files, rules, config.watermark_delay_us, csv)
+        return FileSource(files, rules, delay_us, csv)
     assert isinstance(source, Topics), "refused"
     from waterclock.local.topics import TopicSource
 
-    return TopicSource(source, rules, config.watermark_delay_us)
+    return TopicSource(source, rules, delay_us)
 
 
 def check(file: str) -> Findings:
@@ -64,7 +78,12 @@ def check(file: str) -> Findings:
         found.unchecked.append("what the file names: the source, the checkpoint, the sink")
         return found
     made: list[Source] = []
-    if found.try_to(lambda: refuse_spark(config)) and found.try_to(lambda: made.append(source_of(config))):
+
+    def look() -> None:
+        rules = refuse_spark(config.source, config.rules, config.outlets, config.checkpoint)
+        made.append(source_of(config.source, rules, config.watermark_delay_us))
+
+    if found.try_to(look):
         with closing(made[0]) as source:
             found.try_to(source.check)
             event, rules = source.schema(), config.rules

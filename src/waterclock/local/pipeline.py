@@ -27,11 +27,9 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event
@@ -42,7 +40,7 @@ import pyarrow as pa
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.local.ahead import ahead
-from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.checkpoint import LocalCheckpoint, settings_with
 from waterclock.local.outlets import Outlets
 from waterclock.local.record import Clock, Place, Record, record_of
 from waterclock.local.snapshots import Snapshots, Written
@@ -50,9 +48,10 @@ from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
+from waterclock.signals import interrupt_heard
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
-from waterclock.streaming.checkpoint import refuse_handed_over, settings_of
+from waterclock.streaming.checkpoint import refuse_handed_over
 from waterclock.streaming.layout import BEGIN_ANEW, CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
 from waterclock.streaming.state.bucket import StoredBucket
@@ -117,11 +116,7 @@ class LocalPipeline:
         event = source.schema()
         self._schema = frames.result_schema(event.field(rules.key).type, event)
         self._checkpoint = checkpoint
-        self._settings = settings = {
-            "engine": "local",
-            **settings_of(source.settings(), rules, watermark_delay_us, buckets),
-        }
-        self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
+        self._settings, self._digest = settings_with(source, rules, watermark_delay_us, buckets)
         self._version = version("waterclock")
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock
@@ -130,6 +125,12 @@ class LocalPipeline:
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
+
+    def __enter__(self) -> LocalPipeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def end(self) -> None:
         """Let a live run end behind the batch that is under way; for another thread."""
@@ -166,7 +167,11 @@ class LocalPipeline:
         self._checkpoint.begin(self._query)
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until `end`, or until all of the source was closed."""
+        """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source."""
+        with interrupt_heard(lambda *_: self.end()) if live else nullcontext():
+            return self._run(live, report)
+
+    def _run(self, live: bool, report: Callable[[Progress], None] | None) -> Summary:
         self.check()
         began_s, self._report = self._clock.monotonic_s(), report
         self._gathering.begin()
@@ -369,11 +374,12 @@ class LocalPipeline:
         assert self._snapshots is not None
         if not written:
             return
-        self._snapshots.write(self._query, written)
-        self._buckets.wrote(written)
         self._kept |= {each.bucket: each.batch_id for each in written}
         oldest = min(self._kept.values())
-        if self._source.forgets and oldest - self._folded >= FOLDED:
+        folds = self._source.forgets and oldest - self._folded >= FOLDED
+        self._snapshots.write(self._query, written, lasts=folds)
+        self._buckets.wrote(written)
+        if folds:
             with suppress(SinkLost):  # the next one does it
                 self._outlets.fold(self._query, oldest)
                 self._folded = oldest

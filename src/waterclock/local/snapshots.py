@@ -1,4 +1,5 @@
-"""The file in which buckets are kept from run to run. Losing its last moments costs a replay, so it is never flushed.
+"""The file in which buckets are kept from run to run. Losing its last moments costs a replay, so it is flushed only where
+that replay would not do (rule 4).
 
     bucket   number, query, the last batch that it has taken, its state
     shelf    its blobs by number: what rests, read when it is needed
@@ -7,6 +8,7 @@ Rule 1: a bucket is replaced whole, in one transaction.
 Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy. It is
         removed before the sink gets another batch of that number, and not by a start that is refused.
 Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source.
+Rule 4: two things outlast a power cut: a snapshot behind which the sink forgets what was read, and what rule 2 removed.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from waterclock.streaming.state.bucket import StoredBucket
 
 log = logging.getLogger(__name__)
 NAME = "waterclock.state"
+ASIDE = f"{NAME}.damaged-"
 _TABLES = """
     PRAGMA journal_mode=WAL;
-    PRAGMA synchronous=NORMAL;
     CREATE TABLE IF NOT EXISTS bucket (bucket INTEGER PRIMARY KEY, query TEXT, batch INTEGER, engine BLOB, rows BLOB);
     CREATE TABLE IF NOT EXISTS shelf (bucket INTEGER, number INTEGER, blob BLOB, PRIMARY KEY (bucket, number))
         WITHOUT ROWID;
@@ -86,8 +88,7 @@ class Snapshots:
 
     def forget_others(self, query: str, last: int) -> None:
         """Remove those that `load` does not give: they belong to no batch of the sink."""
-        with self._errors(), self._lock, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._transaction(lasts=True):
             self._db.execute("DELETE FROM bucket WHERE query <> ? OR batch > ?", (query, last))
             self._db.execute("DELETE FROM shelf WHERE bucket NOT IN (SELECT bucket FROM bucket)")
 
@@ -108,10 +109,9 @@ class Snapshots:
             )
         return found[0]  # type: ignore[no-any-return]
 
-    def write(self, query: str, written: Iterable[Written]) -> None:
-        """Replace these buckets."""
-        with self._errors(), self._lock, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+    def write(self, query: str, written: Iterable[Written], lasts: bool = False) -> None:
+        """Replace these buckets; if it `lasts`, what the file holds now outlasts a power cut."""
+        with self._transaction(lasts):
             for each in written:
                 row = (each.bucket, query, each.batch_id, each.stored.engine, each.stored.rows)
                 self._db.execute("INSERT OR REPLACE INTO bucket VALUES (?, ?, ?, ?, ?)", row)
@@ -136,6 +136,14 @@ class Snapshots:
         return db
 
     @contextmanager
+    def _transaction(self, lasts: bool) -> Iterator[None]:
+        with self._errors(), self._lock:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if lasts else 'NORMAL'}")
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
@@ -149,7 +157,7 @@ class Snapshots:
         )
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        names = (f"{NAME}.damaged-{number}" for number in count(1))
+        names = (f"{ASIDE}{number}" for number in count(1))
         aside = next(path for path in map(self._path.with_name, names) if not path.exists())
         log.warning(
             "%s is damaged (%s): it is now %s, and the state is made anew from the source", self._path, error, aside

@@ -9,7 +9,7 @@ Rule 2: what has to be read once more must still be there, and be the same: of f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,14 @@ import pyarrow.compute as pc
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Clock, Place
 from waterclock.rules.model import Rules
+from waterclock.sinks import RecordingSink
 from waterclock.streaming.files.folder import check_source, files_in
 from waterclock.streaming.files.reading import read_file
 from waterclock.streaming.layout import Csv, Layout, dead_letters, end_of
+from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Files
 from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.steps import Outlet
 
 _GONE = "it was moved or deleted before it was read: put it back under another name"
 PLAIN = Csv()
@@ -190,20 +193,23 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def refuse_spark(config: Any) -> None:
-    """UsageError for what only Spark can do, by its name."""
-    source = config.source
+def refuse_spark(source: Any, rules: Rules | None, outlets: Iterable[Outlet[Any]], checkpoint: object) -> Rules:
+    """The rules; UsageError for what only Spark can do, by its name. A sink may be one, or a record that makes it."""
+    places = (checkpoint, getattr(source, "path", None))
     named = {
         "a source of Spark's readers": isinstance(source, Reader) and source.format != "csv",
         "'query' and 'transform' in [source]": getattr(source, "step", None) is not None,
         'way = "connector"': getattr(source, "way", "python") == "connector",
-        "changes of tables": config.rules is None,
-        "a place behind a URI": config.is_remote(),
+        "changes of tables": rules is None,
+        "a place behind a URI": any(map(is_remote, places)),
     }
-    for outlet in config.outlets:
+    for outlet in outlets:
+        sink = outlet.sink
         if outlet.step is not None:
             named["'query' and 'transform' in [sink]"] = True
-        if not outlet.sink.records_inputs:
-            named[f"{outlet.sink.kind} as a sink"] = True
+        if not getattr(sink, "records_inputs", isinstance(sink, RecordingSink)):
+            named[f"{getattr(sink, 'kind', type(sink).__name__)} as a sink"] = True
     if wrong := [name for name, is_so in named.items() if is_so]:
         raise UsageError(f'{wrong[0]} needs Spark: write engine = "spark" in [pipeline], or leave it out')
+    assert rules is not None, "refused"
+    return rules

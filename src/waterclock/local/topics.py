@@ -2,7 +2,8 @@
 
 Rule 1: how far a batch goes, and who is gone, is the planner's (streaming/topics/planner.py), as it is on Spark.
 Rule 2: a compacted topic loses records from inside of what was read: a replay would read others. It is refused.
-Rule 3: a topic that was made anew under its name is another one: its id is in the checkpoint.
+Rule 3: a topic that was made anew under its name is another one: its id is in the checkpoint. It is looked up now and then,
+        and where the tail has trouble; if nobody answers, the next time.
 Rule 4: a live run that has caught up stays at the end (streaming/topics/tail.py). The planner looks now and then, and where
         the tail has trouble; what it finds to be otherwise, or much, is read as a batch of its own.
 """
@@ -10,12 +11,13 @@ Rule 4: a live run that has caught up stays at the end (streaming/topics/tail.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from waterclock.errors import UsageError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.admin import Admin
 from waterclock.local.record import Place
@@ -29,6 +31,8 @@ from waterclock.streaming.topics.planner import Planner
 from waterclock.streaming.topics.records import Records, TopicLayout, own_watermark
 from waterclock.streaming.topics.tail import Tail
 
+SAME_FOR_S = 10.0  # a topic is taken for the one that it was
+
 
 class TopicSource(Source):
     """Records of topics, in the order of topic, partition and offset."""
@@ -41,6 +45,8 @@ class TopicSource(Source):
         self._client = client_for(settings_of(topics), PATIENCE_S)
         self._planner = Planner(self._client, topics.topics, topics.starting, None, topics.on_loss)
         self._at: Place = {}
+        self._ids: Mapping[str, str] = {}
+        self._same_until_s = 0.0
         self._tail: Tail | None = None
         self.where = ", ".join(topics.topics)
         self.refuses_another = topics.on_loss == "fail"
@@ -72,7 +78,9 @@ class TopicSource(Source):
 
     def identity(self) -> Mapping[str, str]:
         admin = Admin(settings_of(self._topics))
-        return {topic: admin.topic_id(topic) for topic in self._topics.topics}
+        found = {topic: admin.topic_id(topic) for topic in self._topics.topics}
+        self._ids = self._ids or found
+        return found
 
     def begin(self, places: Sequence[Place], live: bool) -> None:
         self._at = places[-1]
@@ -91,11 +99,14 @@ class TopicSource(Source):
         tail, most = self._tail, self._topics.per_batch
         if tail is not None and tail.at:
             ends = self._planner.ends(tail.at, most) if self._planner.is_due else None
+            if ends is not None:
+                self._refuse_another()
             if ends is not None and not self._brings(tail, ends):
                 return self._planned(tail.at, ends)
             if (came := tail.take(most)) is not None:
                 return self._next(came, tail.at) if came or ends else None
             tail.stand({})
+            self._same_until_s = 0.0
         before = from_json(self._at)
         return self._planned(before, self._planner.ends(before, most))
 
@@ -112,10 +123,26 @@ class TopicSource(Source):
 
     def _planned(self, before: Offsets, ends: Offsets) -> Input | None:
         """A batch as far as the planner says; a live run that was not far from the end stays there."""
+        self._refuse_another()
         made = self._next(self._fetched(before, ends, self._topics.on_loss), ends)
         if self._tail is not None:
             self._tail.stand(ends if self._are_near(before, ends) else {})
         return made
+
+    def _refuse_another(self) -> None:
+        """Rule 3: StateMismatch."""
+        now_s = self._client.clock.monotonic_s()
+        if now_s < self._same_until_s or not self.refuses_another:
+            return
+        self._same_until_s = now_s + SAME_FOR_S
+        found: Mapping[str, str] = {}
+        with suppress(WaterclockError):
+            found = self.identity()
+        if anew := [topic for topic, known in found.items() if known != self._ids[topic]]:
+            raise StateMismatch(
+                f"the topic {anew[0]} was made anew while it was read: some of what is in it now was never read. Start "
+                "over with --fresh, or name another checkpoint and another table"
+            )
 
     def _next(self, parts: Iterable[Records], ends: Mapping[Partition, int]) -> Input | None:
         """The batch that goes on up to there; None if that is where the one before ended."""

@@ -46,9 +46,8 @@ class PipelineRun:
 def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], per_batch: int = 1) -> PipelineRun:
     """See `waterclock.testing`."""
     config = load(file)
-    refuse_spark(config)
-    rules, given, sink = config.rules, config.source, MemorySink()
-    assert rules is not None, "refused"
+    given, sink = config.source, MemorySink()
+    rules = refuse_spark(given, config.rules, config.outlets, config.checkpoint)
     known = csv_of(given, rules)[0].columns if isinstance(given, Reader) else given.all_columns()
     assert known is not None, "refused"
     columns = {name: "int" if kind == "integer" else kind for name, kind in known.items()}  # JSON has one integer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -50,6 +50,19 @@ def run(arguments: argparse.Namespace) -> int:
             summary = engine.run(pipeline, arguments.live, bar.report)
     _print_summary(arguments, summary)
     return 0
+
+
+def is_local(arguments: argparse.Namespace) -> bool:
+    """Whether a run is without Spark, as far as it is known where packages are missing."""
+    import tomllib
+    from pathlib import Path
+
+    if arguments.engine is not None:
+        return bool(arguments.engine == "local")
+    with suppress(OSError, ValueError, AttributeError):
+        file = tomllib.loads(Path(arguments.pipeline).read_text("utf-8-sig"))
+        return file.get("pipeline", {}).get("engine") == "local"  # type: ignore[no-any-return]
+    return False
 
 
 def _engine(arguments: argparse.Namespace, config: Any) -> str:

@@ -4,6 +4,8 @@ Rule 1: what is carried is the state after the last batch that the sink has. Whe
         the pipeline changed, was closed, or is one that Spark reads otherwise, it is refused; nothing is written yet.
 Rule 2: the stored state moves as it is, by the steps of a rescale (spark/rescaling/carry.py): the sink decides which of the
         two checkpoints counts, at every moment.
+Rule 3: the way back is behind a batch of Spark's that is done, and no other has begun. What is due by the watermark that it
+        brought, which Spark fires in its next batch, comes in the next one here too.
 """
 
 from __future__ import annotations
@@ -59,11 +61,16 @@ def _refuse(config: Config) -> None:
             f'the checkpoint {config.checkpoint} is none of engine = "local": name the one that the pipeline ran with as '
             "checkpoint in [pipeline]"
         )
+    refuse_csv(config)
+
+
+def refuse_csv(config: Config) -> None:
+    """UsageError for a source that the two engines read otherwise."""
     if config.source.format == "csv":
         raise UsageError(
             "a pipeline of CSV is not carried over: Spark's reader gives rows without an id other ids, and takes other "
             "lines for dead letters. Start over with another checkpoint in [pipeline] and another table in [sink], or "
-            'go on with engine = "local"'
+            "go on with its engine"
         )
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from waterclock.arguments import count, describe, master
-from waterclock.errors import UsageError
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
@@ -22,7 +21,8 @@ ENGINES = ("spark", "local")
 _SHOWN = 20  # buckets, the largest ones
 _EXAMPLES = """waterclock state show orders-checkpoint
 example: waterclock state rescale orders.toml --buckets 64
-example: waterclock state move orders.toml --engine spark"""
+example: waterclock state move orders.toml --engine spark
+example: waterclock state move orders.toml --engine local"""
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +41,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     many = "how many there are to be: 2 to 4096"
     parser.add_argument("--buckets", type=_buckets, required=True, metavar="M", help=many)
     _carries(parser, "-M")
-    parser = commands.add_parser("move", help="carry the state over from one machine's engine to Spark")
+    parser = commands.add_parser("move", help="carry the state over to the other engine")
     describe(parser, move, "waterclock state move orders.toml --engine spark")
-    parser.add_argument("--engine", choices=ENGINES, required=True, help="what is to go on with it: spark")
+    parser.add_argument("--engine", choices=ENGINES, required=True, help="what is to go on with it")
     parser.add_argument("--buckets", type=_buckets, metavar="M", help=f"{many} (default: as of a new pipeline)")
-    _carries(parser, "-spark")
+    _carries(parser, "-ENGINE")
 
 
 def _carries(parser: argparse.ArgumentParser, behind: str) -> None:
@@ -130,34 +130,39 @@ def rescale(arguments: argparse.Namespace) -> int:
 
 
 def move(arguments: argparse.Namespace) -> int:
-    """`waterclock state move`: carry the state of a pipeline that ran with engine = "local" into a new checkpoint of
-    Spark's. The sink is handed over in one of its transactions. Killed before it, the old checkpoint goes on, and the same
+    """`waterclock state move`: carry the state of a pipeline into a new checkpoint of the other engine, "spark" or "local".
+    The sink is handed over in one of its transactions. Killed before it, the old checkpoint goes on, and the same
     command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
+    from dataclasses import replace
     from pathlib import Path
 
     from waterclock.pipelines.moving import to_spark
+    from waterclock.pipelines.returning import to_local
     from waterclock.spark.session.session import conf_for, start
     from waterclock.streaming.places.place import place_of
     from waterclock.streaming.toml.config import load
 
-    if arguments.engine != "spark":
-        raise UsageError(
-            'state is carried from engine = "local" to "spark", and not back: leave the pipeline on Spark, or start over '
-            "with another checkpoint in [pipeline] and another table in [sink]"
-        )
-    config = load(arguments.pipeline)
-    beside = config.checkpoint.parent / f"{config.checkpoint.name}-spark"
+    config, to_here = load(arguments.pipeline), arguments.engine == "local"
+    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.engine}"
     new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
-    conf = conf_for(new, {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})})
-    log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-spark.log")  # no part of the old checkpoint
-    made = to_spark(
-        config, new, lambda count: start(config.name, config.cores, conf, log, count).spark, arguments.buckets, _report
+    conf = conf_for(
+        config.checkpoint if to_here else new,
+        {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})},
     )
-    return _say(arguments, made)
+    log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-spark.log")  # no part of the old checkpoint
+
+    def begin(count: int | None) -> Any:
+        return start(config.name, config.cores, conf, log, count).spark
+
+    if not to_here:
+        return _say(arguments, to_spark(config, new, begin, arguments.buckets, _report))
+    local = replace(config.local, buckets=arguments.buckets or config.local.buckets)
+    return _say(arguments, to_local(replace(config, local=local), Path(str(new)), begin, _report), "local")
 
 
-def _say(arguments: argparse.Namespace, made: Any) -> int:
-    print(json.dumps({**asdict(made), "checkpoint": str(made.checkpoint)}, indent=1) if arguments.json else _done(made))
+def _say(arguments: argparse.Namespace, made: Any, engine: str = "spark") -> int:
+    record = {**asdict(made), "checkpoint": str(made.checkpoint)}
+    print(json.dumps(record, indent=1) if arguments.json else _done(made, engine))
     return 0
 
 
@@ -176,14 +181,15 @@ def _report(line: str) -> None:
     print(f"waterclock: {line}", file=sys.stderr)
 
 
-def _done(made: Any) -> str:
+def _done(made: Any, engine: str) -> str:
+    otherwise = "or go" if engine == "spark" else "and is 4 if it is left out"
     return (
         f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: "
         f"{counted(made.keys, 'key')}, {counted(made.deadlines, 'deadline')}, {counted(made.bytes, 'byte')}.\n"
         "Go on with it by the lines\n\n"
-        f'    engine = "spark"\n    checkpoint = {json.dumps(str(made.checkpoint))}\n\n'
-        f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "
-        "is refused from now on, and may be removed."
+        f'    engine = "{engine}"\n    checkpoint = {json.dumps(str(made.checkpoint))}\n\n'
+        f"under [pipeline]; 'buckets' under [{engine}] must say {made.buckets}, {otherwise}. The old checkpoint was kept. "
+        "It is refused from now on, and may be removed."
     )
 
 

@@ -233,6 +233,8 @@ def sink_of(given: Any) -> Sink:
 class OwnSink:
     """A `Sink` over an object with five verbs or more."""
 
+    kind = "an object of yours"
+
     def __init__(self, given: Any) -> None:
         self._given = given
         self._written: Batch | None = None

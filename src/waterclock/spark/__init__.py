@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline, write_once
     from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import start_session
-    from waterclock.spark.streams import folder, topics
     from waterclock.spark.tables.sink import SparkTable
+    from waterclock.streaming.toml.sources import folder, topics
 
 __all__ = [
     "Pipeline",
@@ -33,18 +33,18 @@ __all__ = [
 ]
 
 _HOME = {
-    "Pipeline": "pipeline",
-    "SparkTable": "tables.sink",
-    "folder": "streams",
-    "pending": "delays",
-    "rescale": "rescaling.carry",
-    "reshaped": "batch.steps",
-    "start_session": "session.session",
-    "topics": "streams",
-    "transform_with": "packing.transform",
-    "write_once": "pipeline",
+    "Pipeline": "spark.pipeline",
+    "SparkTable": "spark.tables.sink",
+    "folder": "streaming.toml.sources",
+    "pending": "spark.delays",
+    "rescale": "spark.rescaling.carry",
+    "reshaped": "spark.batch.steps",
+    "start_session": "spark.session.session",
+    "topics": "streaming.toml.sources",
+    "transform_with": "spark.packing.transform",
+    "write_once": "spark.pipeline",
 }
-_found = first_use(__name__, {name: f"waterclock.spark.{home}" for name, home in _HOME.items()})
+_found = first_use(__name__, {name: f"waterclock.{home}" for name, home in _HOME.items()})
 
 
 def __getattr__(name: str) -> Any:

@@ -1,16 +1,15 @@
 """Which source a pipeline has, and which stream that means: files, topics, a streaming DataFrame, or results of `on_spark`.
 
 Rule 1: a source is a value: what `[source]` of a file says, as a record. The stream of it is made for one pipeline.
-Rule 2: `folder` and `topics` go the way of [source] in a pipeline's file: the same names, meaning, refusals and words.
-Rule 3: what `write_once` is given is a source too. A batch of it goes through the same numbered steps (pipeline.py), into
+Rule 2: what `write_once` is given is a source too. A batch of it goes through the same numbered steps (pipeline.py), into
         the same sinks. It is closed through the source that `on_spark` put beside its rows (packing/closing.py). A stream
         that went through no `on_spark` has nothing that could be held back, and is not closed.
-Rule 4: what the state depends on was given to `on_spark`: rules, delay, columns. A later run is held to it.
+Rule 3: what the state depends on was given to `on_spark`: rules, delay, columns. A later run is held to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,41 +26,13 @@ from waterclock.spark.packing.closing import OnSpark, bind, bindings_of, unbind
 from waterclock.spark.packing.packs import in_workers
 from waterclock.spark.source import Stream
 from waterclock.streaming import frames
-from waterclock.streaming.places.place import Place, is_remote
-from waterclock.streaming.toml.config import Files, check_fits, source_from
+from waterclock.streaming.places.place import is_remote
+from waterclock.streaming.toml.config import Files, check_fits
 from waterclock.streaming.toml.readers import Reader
-from waterclock.streaming.toml.table import FileTable
 from waterclock.streaming.toml.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-def folder(path: str | Path | Place, *, columns: Mapping[str, str] | None = None, **more: Any) -> Files | Reader:
-    """Files of the folder at `path`, or at a URI that Spark knows.
-
-    `more` are other keys of [source], such as format="csv" or files_per_batch=4.
-
-    >>> folder("/in", columns={"order": "string", "at": "timestamp"}).files_per_batch
-    16
-    """
-    named = {} if columns is None else {"columns": dict(columns)}
-    made = source_from(FileTable("[source]", {**more, **named, "path": str(path)}, Path.cwd()))
-    assert isinstance(made, Files | Reader)  # the keys of topics are unknown beside a path
-    return made
-
-
-def topics(servers: str | Sequence[str], topics: Sequence[str], **more: Any) -> Topics:
-    """Topics of the brokers at `servers`; `more` are other keys of [source], such as columns={...} or per_batch=1000.
-
-    >>> topics("localhost:9092", ["orders"], columns={"order": "string", "at": "timestamp"}).way
-    'python'
-    """
-    named = servers if isinstance(servers, str) else list(servers)
-    given = {**more, "format": "kafka", "servers": named, "topics": list(topics)}
-    made = source_from(FileTable("[source]", given, Path.cwd()))
-    assert isinstance(made, Topics)
-    return made
 
 
 @dataclass(frozen=True)

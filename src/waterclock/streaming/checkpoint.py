@@ -108,6 +108,11 @@ def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
         )
 
 
+def hand_over(checkpoint: Place, new: Place, query_id: str | None) -> None:
+    """Write down that `new`, with that query, is to take its place; again is the same."""
+    write(checkpoint / OVER, json.dumps({"to": str(new), "query_id": query_id}) + "\n")
+
+
 # How it is removed ---------------------------------------------------------------------------------------------
 
 
@@ -210,7 +215,15 @@ class Removal:
             self.run()
 
     def _served(self) -> str | None:
-        return self._sink.read_text() if self._sink.exists() else None
+        if not self._sink.exists():
+            return None
+        try:
+            served = self._sink.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise damaged(self._sink, str(error)) from error
+        if not served or not served.isprintable():
+            raise damaged(self._sink, "it names no sink")
+        return served
 
     def _others(self) -> list[str]:
         return sorted(name for name in names_in(self._path) if not self._names.are_ours(name))

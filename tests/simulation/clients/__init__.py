@@ -41,4 +41,5 @@ WORKLOADS = (
     Workload("capture", 0.1, capture.begin, capture.verify),
     *([Workload("rules", 0.1, rules.begin, rules.verify)] if find_spec("pyspark") else []),
     Workload("relay", 0.1, relay.begin, relay.verify),  # the last one: the date jumps
+    *([Workload("local", 0, rules.begin_local, rules.verify)] if find_spec("pyspark") else []),  # by its name alone
 )

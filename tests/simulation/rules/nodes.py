@@ -79,7 +79,7 @@ class RulesProcess(Process):
     """`where`: how its clients find the broker. `kept`: the client that its workers keep."""
 
     def __init__(self, node: RulesNode) -> None:
-        super().__init__(node.name)
+        super().__init__(node.name, node.disk)
         self.node, self.where, self.kept, self.stops = node, node.universe.where, None, False
 
     def wall_ms(self) -> int:
@@ -121,6 +121,8 @@ class SimulatedPipeline(pipelines.Pipeline):
 
 class RulesNode:
     """`pipeline`: what there is of it on every machine (workload.py)."""
+
+    steps, disk = STEPS, None
 
     def __init__(self, universe: Any, name: str, pipeline: Any) -> None:
         self.universe, self.world, self.name, self.pipeline = universe, universe.world, name, pipeline
@@ -208,7 +210,7 @@ class RulesNode:
         if self.rng.random() < 0.2:
             deed(process, "now")
             return
-        process.doom_at = self.rng.choice(STEPS)
+        process.doom_at = self.rng.choice(self.steps)
         process.doom = self.rng.choice((1, 1, 2, 5))
         process.doomed = partial(deed, process)
 

@@ -20,13 +20,13 @@ RESULTS = "rule-results"
 WAIT_S = 30  # as sqlite.py says, where time is real
 
 
-def made(kind: str, path: Path, partitions: int) -> Any:
-    """A sink for a run, and how its machine forgets it."""
+def made(kind: str, path: Path, partitions: int, cuts: dict[int, str] | None = None) -> Any:
+    """A sink for a run, and how its machine forgets it. `cuts` gets what each batch says it read."""
     if kind == "topic":
-        return Stepped(TopicSink("simulated:9092", RESULTS, partitions=partitions), lambda: None, lambda: None)
+        return Stepped(TopicSink("simulated:9092", RESULTS, partitions=partitions), lambda: None, lambda: None, cuts)
     sink: Any = SQLiteSink(path)
     sink.db.db.execute("PRAGMA busy_timeout = 0")  # who holds the lock goes on in virtual time alone
-    return Stepped(sink, lambda: _until_free(sink), sink.db.db.close)
+    return Stepped(sink, lambda: _until_free(sink), sink.db.db.close, cuts)
 
 
 def _until_free(sink: Any) -> None:
@@ -46,8 +46,10 @@ def _until_free(sink: Any) -> None:
 class Stepped:
     """A sink of which each verb is a system call or two."""
 
-    def __init__(self, sink: Any, until_free: Callable[[], None], die: Callable[[], None]) -> None:
-        self._sink, self._until_free, self.die = sink, until_free, die
+    def __init__(
+        self, sink: Any, until_free: Callable[[], None], die: Callable[[], None], cuts: dict[int, str] | None
+    ) -> None:
+        self._sink, self._until_free, self.die, self._cuts = sink, until_free, die, cuts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sink, name)
@@ -74,6 +76,8 @@ class Stepped:
         return bool(found)
 
     def write(self, batch: Any) -> Any:
+        if self._cuts is not None:
+            self._cuts[batch.batch_id] = batch.offsets
         written = self._sink.write(batch)
         world().breathe("written", 0.5, 10 * US, 20 * MS)
         return written

@@ -71,10 +71,7 @@ class SimulatedRules:
     """One pipeline, which one machine has, or two that take it from each other."""
 
     def __init__(self, universe: Any) -> None:
-        from tests.simulation.rules import nodes, places
-
-        nodes.install()
-        places.objects.clear()
+        self._install()
         self.universe, self.world = universe, universe.world
         rng = self.rng = universe.plan.stream("rules")
         self.spec, self.spec_delay = spec_of(rng), rng.choice((0, 6 * S, 20 * S, 45 * S))
@@ -87,10 +84,21 @@ class SimulatedRules:
         self.file = _folder() / "results.db"
         self._turn_knobs()
         self.events = Events(self.inputs, rng.random() < 0.7, 0).some
-        self.nodes = [nodes.RulesNode(universe, f"rules-{number}", self) for number in range(rng.choice((1, 1, 2)))]
+        self.nodes = self._nodes()
         chosen = rng.sample(FAULTS, rng.randrange(1, len(FAULTS) + 1))
         self.faults = [one for one in chosen for _ in range(rng.choice((1, 1, 3)))]
         self.calm_ns = rng.choice((500 * MS, NS, 4 * NS))
+
+    def _install(self) -> None:
+        from tests.simulation.rules import nodes, places
+
+        nodes.install()
+        places.objects.clear()
+
+    def _nodes(self) -> list[Any]:
+        from tests.simulation.rules.nodes import RulesNode
+
+        return [RulesNode(self.universe, f"rules-{number}", self) for number in range(self.rng.choice((1, 1, 2)))]
 
     def _turn_knobs(self) -> None:
         """Sizes that make things rare are drawn too."""
@@ -106,7 +114,7 @@ class SimulatedRules:
         bucket.Bucket.engine_for = staticmethod(engine)
 
     def source(self) -> Any:
-        from waterclock.spark.streams import topics
+        from waterclock.streaming.toml.sources import topics
 
         columns = {"key": "string", "time": "timestamp", "id": "string", "number": "long", "type": "string",
                    "deliver": "timestamp", "promised": "timestamp", "amount": "long"}  # fmt: skip
@@ -232,6 +240,13 @@ def _folder() -> Path:
 
 async def begin(universe: Any) -> None:
     universe.rules = SimulatedRules(universe)
+    await universe.rules.begin(universe.kafka)
+
+
+async def begin_local(universe: Any) -> None:
+    from tests.simulation.rules.local import SimulatedLocal
+
+    universe.rules = SimulatedLocal(universe)
     await universe.rules.begin(universe.kafka)
 
 

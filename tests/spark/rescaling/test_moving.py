@@ -281,14 +281,12 @@ def test_what_was_killed_is_carried_over_once_it_has_ended(tmp_path: Path) -> No
         to_spark(load(file), tmp_path / "new", nothing)
 
 
-def test_csv_and_the_way_back_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_is_refused_by_name(tmp_path: Path) -> None:
     file = make_pipeline(tmp_path, [], 1)
     run_locally(file)
     config = load(file)
     with pytest.raises(UsageError, match="a pipeline of CSV is not carried over"):
         to_spark(replace(config, source=replace(config.source, format="csv")), tmp_path / "new", nothing)  # type: ignore[call-overload,type-var]
-    assert cli.main(["state", "move", str(file), "--engine", "local"]) == 2
-    assert "and not back" in capsys.readouterr().err
 
 
 def test_spark_names_the_command_where_the_checkpoint_is_the_other_engines(tmp_path: Path) -> None:

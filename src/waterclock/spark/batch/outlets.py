@@ -188,7 +188,7 @@ class Outlets:
         if len(self._all) > 1:
             raise UsageError(
                 "the pipeline has several sinks, which cannot be handed over to another checkpoint in one transaction: "
-                "keep its buckets, or start over with --fresh"
+                "leave it as it is, or start over with --fresh"
             )
         return self.first
 

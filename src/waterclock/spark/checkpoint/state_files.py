@@ -24,7 +24,7 @@ from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, StateMismatch
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.streaming.checkpoint import OVER, stored, write
+from waterclock.streaming.checkpoint import hand_over, stored, write
 from waterclock.streaming.checkpoint import refuse_handed_over as refuse_old
 from waterclock.streaming.places.place import is_remote, names_in, remove
 
@@ -61,7 +61,7 @@ def carried_from(new: Checkpoint, old: Checkpoint, before: int) -> None:
 
 def carried_over(old: Checkpoint, new: Checkpoint) -> None:
     """Write into `old` that `new` is to take its place; again is the same."""
-    write(old.path / OVER, json.dumps({"to": str(new.path), "query_id": new.query_id()}) + "\n")
+    hand_over(old.path, new.path, new.query_id())
 
 
 def refuse_handed_over(checkpoint: Checkpoint, applied: LastBatch | None) -> None:

@@ -1,0 +1,228 @@
+"""A pipeline begins on Spark, and goes on without it: what comes out is what a run in peace gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conftest import SQL, store_of
+from tests.local.places import into
+from tests.local.running import run_locally
+from tests.sinks.stores import Store, TopicStore
+from tests.spark.pipelines import make_pipeline, orders, run
+from tests.spark.rescaling.staged import STAGES, go_on_with, next_stage
+from tests.spark.rescaling.test_moving import all_of, in_peace, mixed_pipeline, move, nothing, refused, stage_of
+from waterclock import cli
+from waterclock.errors import StateMismatch, WaterclockError
+from waterclock.local.command import configured
+from waterclock.pipelines import returning
+from waterclock.pipelines.returning import to_local
+from waterclock.spark.pipeline import configured as on_spark
+from waterclock.streaming.toml.config import load
+
+pytestmark = pytest.mark.spark
+
+
+def back(spark: SparkSession, file: Path, new: Path) -> None:
+    to_local(load(file), new, lambda count: spark)
+    go_on_with(file, new)
+
+
+@pytest.mark.long(seconds=25)
+def test_a_pipeline_of_files_comes_back_from_spark_and_may_go_again(spark: SparkSession, tmp_path: Path) -> None:
+    file, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "new"
+    old = tmp_path / "moved" / "checkpoint"
+    stage_of(file, 0)
+    run(spark, file)
+    back(spark, file, new)
+    assert f"was carried over to {new}" in refused(file, lambda each: on_spark(load(each)), old)
+    stage_of(file, 1)
+    run_locally(file)
+    move(spark, file, tmp_path / "third")
+    go_on_with(file, tmp_path / "third")
+    run(spark, file)
+    back(spark, file, tmp_path / "fourth")
+    next_stage(file, STAGES - 1)
+    run_locally(file)
+    peace = in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
+    assert all_of(file) == peace
+    assert {row[0] for row in peace} >= {"event", "late", "emit", "dead", "sum"}
+
+
+@pytest.mark.long(seconds=20)
+@pytest.mark.skipif(not importlib.util.find_spec("kio"), reason="needs waterclock[broker]")
+def test_a_pipeline_of_a_topic_comes_back_from_spark(spark: SparkSession, kafka_broker: Any, tmp_path: Path) -> None:
+    from tests.spark.topics import Sender, make_topic_pipeline, value
+
+    kafka_broker.create_topic("orders-back", 3)
+    sender, rows, files = Sender(kafka_broker.bootstrap, "orders-back"), orders(60), []
+    for name in ("moved", "peace"):
+        file = make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, "orders-back", more="per_batch = 60")
+        text = file.read_text().replace('watermark_delay = "1 hour"', 'watermark_delay = "1 minute"\nclose = false')
+        file.write_text(text)
+        files.append(file)
+    third = len(rows) // 3
+    for stage in range(3):
+        for row in rows[
+            stage * third : (stage + 1) * third
+        ]:  # a partition has brought nothing when the state is carried
+            sender.put(value(row), partition=int(row["order"][1:]) % (2 if stage == 0 else 3))
+        sender.put("{", partition=stage % 2)
+        if stage == 2:
+            for file in files:
+                file.write_text(file.read_text().replace("close = false", "close = true"))
+        run_locally(files[1])
+        if stage == 0:
+            run(spark, files[0])
+            back(spark, files[0], tmp_path / "new")
+        else:
+            run_locally(files[0])
+    assert all_of(files[0]) == all_of(files[1])
+
+
+@pytest.fixture(params=[*SQL[1:], "topic"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Every other sink than SQLite that both engines write to."""
+    if request.param == "topic":
+        return TopicStore(request.getfixturevalue("kafka_broker").bootstrap)
+    return store_of(request, tmp_path)
+
+
+@pytest.mark.long(seconds=40)
+def test_each_sink_goes_there_and_back(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    file = into(mixed_pipeline(tmp_path / "moved"), store)
+    stage_of(file, 0)
+    run_locally(file)
+    move(spark, file, tmp_path / "there")
+    go_on_with(file, tmp_path / "there")
+    stage_of(file, 1)
+    run(spark, file)
+    back(spark, file, tmp_path / "back")
+    next_stage(file, STAGES - 1)
+    run_locally(file)
+    columns = 'kind, "key", rule, source_id, result_id'
+    peace = mixed_pipeline(tmp_path / "peace")
+    in_peace(peace, run_locally)
+    with closing(sqlite3.connect(peace.parent / "out.db")) as db:
+        wanted = Counter(db.execute(f"SELECT {columns} FROM results").fetchall())
+    assert Counter(map(tuple, store.look(columns))) == wanted
+    assert len(store.look("file, line", "results_dead_letters")) == 4
+
+
+class Death(BaseException):
+    """The end of a process, as an exception."""
+
+
+@pytest.mark.long(seconds=30)
+def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, old, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "moved" / "checkpoint", tmp_path / "new"
+    stage_of(file, 0)
+    run(spark, file)
+    steps = ("_stop", "_written", "_laid", "hand_over", "written_once")
+    for step in steps:
+        real = getattr(returning, step)
+
+        def dying(*given: Any, real: Callable[..., Any] = real) -> None:
+            real(*given)
+            raise Death
+
+        with monkeypatch.context() as patched:
+            patched.setattr(returning, step, dying)
+            with pytest.raises(Death):
+                to_local(load(file), new, lambda count: spark)
+        there = refused(file, lambda each: on_spark(load(each)), old)
+        here = refused(file, lambda each: _looked_at(each), new) if step in steps[2:] else "nothing is there"
+        assert (bool(there), bool(here)) == (step == steps[-1], step != steps[-1]), (step, there, here)
+    with pytest.raises(StateMismatch, match="was carried over to"):
+        to_local(load(file), new, nothing)
+    go_on_with(file, new)
+    stage_of(file, 1)
+    run_locally(file)
+    next_stage(file, STAGES - 1)
+    run_locally(file)
+    assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
+
+
+def _looked_at(file: Path) -> Any:
+    """A start, as far as it goes before its first batch: the records are read then."""
+    made = configured(load(file))
+    check = made.check
+
+    def both() -> None:
+        check()
+        made._records()
+
+    made.check = both  # type: ignore[method-assign]
+    return made
+
+
+def begun(file: Path) -> None:
+    """A batch of Spark's that was begun and is not done."""
+    commits = file.parent / "checkpoint" / "commits"
+    last = max((each for each in commits.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
+    last.unlink()
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a batch is under way": (begun, "has begun and did not end.*let it end, then carry over"),
+    "other things": (lambda file: shutil.copytree(file.parent / "in", file.parent / "new"), "holds other things"),
+    "a sink more": (lambda file: file.write_text(
+        file.read_text().replace('[sink]\npath = "out.db"', '[[sink]]\npath = "out.db"\n[[sink]]\npath = "two.db"')),
+        "two.db holds no results, but the checkpoint"),
+    "a step of the user's": (lambda file: file.write_text(
+        file.read_text().replace('[sink]\n', '[sink]\nquery = "SELECT key FROM results"\n')), "needs Spark"),
+}  # fmt: skip
+
+
+@pytest.mark.long(seconds=20)
+def test_what_cannot_come_back_is_refused_and_the_old_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path / "at work", orders(20), 2)
+    file.write_text(file.read_text().replace('watermark_delay = "1 hour"', 'watermark_delay = "1 hour"\nclose = false'))
+    run(spark, file)
+    shutil.copytree(file.parent, tmp_path / "saved")
+    for case, (spoil, told) in BROKEN.items():
+        spoil(file)
+        with pytest.raises(WaterclockError, match=told):
+            to_local(load(file), file.parent / "new", nothing)
+        assert not (file.parent / "new" / "waterclock.json").exists(), case
+        shutil.rmtree(file.parent)
+        shutil.copytree(tmp_path / "saved", file.parent)
+    file.write_text(file.read_text().replace("close = false", "close = true"))
+    run(spark, file)
+    with pytest.raises(WaterclockError, match="was closed"):
+        to_local(load(file), tmp_path / "new", nothing)
+
+
+@pytest.mark.long(seconds=30)
+def test_the_command_comes_back_and_says_how_to_go_on(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mixed_pipeline(tmp_path / "moved")
+    stage_of(file, 0)
+    run(spark, file)
+    assert cli.main(["state", "move", str(file), "--engine", "local", "--buckets", "8"]) == 0
+    told, new = capsys.readouterr().out, tmp_path / "moved" / "checkpoint-local"
+    assert f'engine = "local"\n    checkpoint = "{new}"' in told
+    assert "'buckets' under [local] must say 8" in told
+    assert cli.main(["state", "show", str(new), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert re.search(r"(\d+) keys", told)[1] == str(seen["keys"]) != "0"  # type: ignore[index]
+    go_on_with(file, new)
+    file.write_text(file.read_text() + "\n[local]\nbuckets = 8\n")
+    for stage in (1, 2):
+        next_stage(file, stage)
+        run_locally(file)
+    assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
