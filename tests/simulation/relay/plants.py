@@ -15,7 +15,7 @@ _EDITS: dict[str, tuple[str, str, str]] = {
     "relay-answered-early": (
         OWNER, "self.command_position if self.waiting or self.letters else self.position", "self.position"),
     "relay-before-due": (OWNER, "self.due_soon.take(min(now_ms,", "self.due_soon.take(min(now_ms + 100,"),
-    "relay-delivers-late": (TURN, "        if owner.was_late:  # rule 2\n", "        if False:\n"),
+    "relay-delivers-late": (TURN, "        if owner.was_late:", "        if False:"),
     "relay-cut-too-far": (
         "upkeep.upkeep", "min(log_span.moves.swept, owner.command_position,", "min(owner.command_position,"),
     "relay-files-unflushed": ("store.files", "                    self._files.flush(name)\n", "                    pass\n"),
