@@ -235,6 +235,7 @@ class Relay:
     def _take_overs(self, now_ns: int) -> None:
         given, self._member.given = self._member.given, set()
         if self._stops_ns is not None:
+            self._pending.clear()
             return
         for number in given:
             if self._stands_in.pop(number, None) is None:
