@@ -257,6 +257,14 @@ def test_other_rules_are_refused_and_named(file: Path) -> None:
         run_locally(file)
 
 
+def test_a_checkpoint_of_spark_names_the_way_to_carry_it_over(file: Path) -> None:
+    (file.parent / "checkpoint" / "offsets").mkdir(parents=True)
+    with pytest.raises(
+        StateMismatch, match=r'engine = "spark": .* waterclock state move PIPELINE\.toml --engine local'
+    ):
+        run_locally(file)
+
+
 def test_two_runs_at_once_are_refused(file: Path) -> None:
     with closing(configured(load(file))) as one, closing(configured(load(file))) as two:
         one.check()

@@ -70,6 +70,15 @@ def test_a_program_runs_it_and_goes_on() -> None:
     assert results() == UNPAID
 
 
+def test_run_again_it_takes_what_came_meanwhile(here: Path) -> None:
+    with made(close=False) as pipeline:
+        pipeline.run()
+        (here / "in" / "more.jsonl").write_text('{"order": "B2", "at": "2026-01-01T10:40:00Z", "what": "paid"}\n')
+        assert pipeline.run().totals["events"] == 4
+        assert pipeline.run().totals["events"] == 4
+    assert results() == sorted([*UNPAID])
+
+
 def test_the_sample_of_the_guide_runs_without_spark_by_one_word_more() -> None:
     """As whoever has no PySpark: the first sample as it stands, with the line that the page names."""
     page = Path(__file__).parents[2] / "docs" / "pipeline-api.md"

@@ -71,7 +71,9 @@ def relays(world: World, folder: Path) -> Iterator[Start]:
             processes.append(subprocess.Popen(command, stdout=out, stderr=out, text=True))
         return processes[-1]
 
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait(10)
+    try:
+        yield start
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)

@@ -233,6 +233,9 @@ def test_a_word_that_the_end_was_reached_is_not_believed_of_another_reading(
 class Fenced:
     """What the client says when the group has its name for another's."""
 
+    def __len__(self) -> int:
+        return 0
+
     def error(self) -> KafkaError:
         return KafkaError(KafkaError.FENCED_INSTANCE_ID)
 

@@ -121,6 +121,9 @@ def test_files_of_another_log_of_the_same_topic_are_set_aside(world: World, capl
 class End:
     """A word that partition 0 was read up to offset 2, by whoever read it before."""
 
+    def __len__(self) -> int:
+        return 0
+
     def error(self) -> KafkaError:
         return KafkaError(KafkaError._PARTITION_EOF)
 

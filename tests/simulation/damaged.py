@@ -1,6 +1,7 @@
 """Files that are damaged between a stop and a start: it is refused with words, says what it lost, or nothing is missing.
 
-    the broker is stopped, or killed    a file of its folder or two are damaged: a bit, a sector, their end, all of it
+    the broker is stopped, or killed    a file of its folder or two are damaged: a bit, a sector, their end, all of it;
+                                        or another day's copy takes its place
     the start is refused                fine, if the error is the product's own, and names what is damaged
     it is up                            clients' stories are looked at as ever. What is missing, or other than it was, must
                                         have been said: in the log, with the file's name, its partition's or its topic's,
@@ -13,15 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Iterator
 from typing import IO, Any
 
+from tests.simulation.clients.producers import Producer
 from tests.simulation.kafka import Kafka
 from tests.simulation.node import FOLDER, Node
 from tests.simulation.plan import Plan
 from tests.simulation.universe import Universe
 from waterclock.errors import WaterclockError
-from waterclock.simulation.nodes import File, Folder
+from waterclock.simulation.world import NS
 
 NEVER = frozenset(("garbage", "doubled", "phantom", "traceback", "exception", "thread", "ended", "stalled"))
 SETTINGS = {"log.initial.task.delay.ms": "500"}  # the scrub finds what a start does not look at
@@ -66,12 +67,23 @@ class Damaged(Universe):
         self.nodes = [DamagedNode(self, "a", 9092)]
         self.lines: list[str] = []  # what the broker logged since the damage
         self.damaged: list[str] = []
+        self.older: dict[str, bytes] = {}
         self._log, self.world.log = self.world.log, self._listen
 
     def _listen(self, *what: Any) -> None:
         if "log" in what[:1] and what[2] in ("WARNING", "ERROR"):
             self.lines.append(" ".join(map(str, what[3:])))
         self._log(*what)
+
+    async def _begin(self, kafka: Kafka) -> None:
+        await super()._begin(kafka)
+        at_ns = self.world.now + round(self.plan.stream("older").random() * self.plan.seconds * NS)
+        self.world.at(at_ns, self._keep)
+
+    def _keep(self) -> None:
+        """A copy of the folder, of which a file may be put back."""
+        disk = self.nodes[0].disk
+        self.older = {path: bytes(disk.file(path).data) for path in disk.files("/data")}
 
     async def _verify(self, kafka: Kafka) -> None:
         while self.left:
@@ -108,19 +120,23 @@ class Damaged(Universe):
     def _damage(self, node: Any, rng: Any) -> None:
         """One file: each kind of them is as likely as any other."""
         disk, kinds = node.disk, dict[str, list[str]]()
-        for path, file in files(FOLDER, disk.walk(FOLDER)):
-            if file.data:
+        for path in disk.files(FOLDER):
+            if disk.file(path).data:
                 kinds.setdefault(kind_of(path), []).append(path)
         kinds = {kind: paths for kind, paths in kinds.items() if kind == self.plan.damages} or kinds
         path = rng.choice(kinds[rng.choice(sorted(kinds))])
         size = len(disk.walk(path).data)
-        at, deed = rng.randrange(size), rng.choice(("flip", "flip", "zero", "cut", "remove"))
+        at, deed = rng.randrange(size), rng.choice(("flip", "flip", "zero", "cut", "remove", "older"))
         if deed == "flip":
             disk.flip_bit(path, at, rng.randrange(8))
         elif deed == "zero":
             disk.zero_sector(path, at)
         elif deed == "cut":
             disk.cut_file(path, at)
+        elif (
+            deed == "older" and path in self.older and kind_of(path) != ".log"
+        ):  # what such a log hides: docs/broker.md
+            disk.set_back(path, self.older[path])
         else:
             disk.remove(path)
         self.damaged.append(path)
@@ -128,6 +144,9 @@ class Damaged(Universe):
         self._log("DAMAGE", deed, path, at, size)
 
     async def _look(self, kafka: Kafka) -> None:
+        for client in self.working.values():
+            if type(client.actor) is Producer:
+                await client.actor.ask_again(kafka)
         for one in self.workloads:
             await one.verify(self, kafka)
 
@@ -144,14 +163,6 @@ class Damaged(Universe):
         if refusal is not None and not (said and isinstance(refusal, WaterclockError)):
             self.world.problem("start", f"{self.damaged}: {type(refusal).__name__}: {refusal}")
         self.count("refused" if refusal else "something missing, and said" if found else "nothing missing")
-
-
-def files(path: str, folder: Any) -> Iterator[tuple[str, File]]:
-    for name in sorted(folder.names):
-        if isinstance(one := folder.names[name], Folder):
-            yield from files(posixpath.join(path, name), one)
-        else:
-            yield posixpath.join(path, name), one
 
 
 def kind_of(path: str) -> str:

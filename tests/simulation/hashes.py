@@ -50,20 +50,16 @@ def _told(python: str, more: list[str], found: Counter[str]) -> dict[str, object
     }
 
 
+def simulated(*arguments: str, hashes: int = 0, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    """The command in a fresh process, with these hashes of Python's."""
+    found = {"PYTHONHASHSEED": str(hashes), "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    command = [python, "-m", "tests.simulation", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | found, capture_output=True, text=True, check=False)
+
+
 def hashes(seed: int, count: int = 1, *more: str, hashseed: int = 0, python: str = sys.executable) -> list[str]:
     """The lines `hash SEED HASH LINES` of a fresh process."""
-    done = subprocess.run(
-        [python, "-m", "tests.simulation", str(seed), str(count), "--seconds", "2", "--hash", *more],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": str(hashseed),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = simulated(str(seed), str(count), "--seconds", "2", "--hash", *more, hashes=hashseed, python=python)
     found = [line for line in done.stdout.splitlines() if line.startswith("hash ")]
     assert len(found) == count, done.stdout + done.stderr
     return found

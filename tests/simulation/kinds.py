@@ -3,7 +3,7 @@
     one       one broker                              damaged   one broker, whose files are damaged in the end
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
-    misplaced    the same, of the indexes alone
+    misplaced    damaged, of the indexes alone       mistaken     damaged, of the snapshots of producers alone
     unreadable   one broker, whose files cannot be read for a while
     uneven    one broker, where flushes of some files take longer, and calls that the disk refuses
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pair": {"pair": True, "past_known": True},
     "damaged": {"damaged": ""},
     "misplaced": {"damaged": ".index"},
+    "mistaken": {"damaged": ".snapshot"},
     "unreadable": {"kinds": (*faults.kinds(pair=False), "break_reads")},
     "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file", "refuse_once")},
     "relay": {"workloads": ("relay",)},

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation import planting
-from tests.simulation.plant import Plant
-from tests.simulation.plants import PLANTS
+from tests.simulation.plants import PLANTS, Plant
 
 Row = dict[str, Any]
 COMMAND = "python -m tests.simulation"

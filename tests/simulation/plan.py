@@ -146,8 +146,8 @@ def _workloads(seed: int, few: bool) -> tuple[str, ...]:
 
 def _marks(rng: Random, pair: bool, relays: bool) -> list[str]:
     """What the aimed faults of a universe wait for: all marks of a module or two, so that they meet; or a few of any."""
-    absent = {*(() if pair else coverage.OF_A_PAIR), *(() if relays else coverage.OF_RELAYS), *coverage.NO_FAULTS}
-    modules = [module for module in coverage.MODULES if module not in absent]
+    absent = {*(() if pair else coverage.OF_A_PAIR), *(() if relays else coverage.OF_RELAYS)}
+    modules = [module for module in coverage.AIMED_AT if module not in absent]
     if relays and rng.random() < 0.5:
         modules = list(coverage.OF_RELAYS)
     chosen = rng.sample(modules, rng.choice((1, 1, 2)))

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.batches import Record, value_of
+from tests.simulation.kafka.client import Place
 
 T = TypeVar("T")
 Logs = Mapping[Place, Sequence[tuple[int, int]]]  # (offset, value) of each partition
@@ -124,10 +125,10 @@ class History:
             write.offset = None if base is None else base + number
             self.acked += 1
 
-    def saw(self, tp: Place, offset: int, data: bytes, committed: bool) -> None:
+    def saw(self, tp: Place, record: Record, committed: bool) -> None:
         """A reader got this."""
         self.read += 1
-        problem, value = self.world.problem, int(data.split(b".", 1)[0])
+        problem, offset, value = self.world.problem, record.offset, value_of(record)
         known = self.seen.setdefault((tp, offset), value)
         if known != value:
             problem("vanished", f"{tp} offset {offset} was {known}, is {value}")

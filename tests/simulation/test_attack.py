@@ -13,7 +13,7 @@ pytest.importorskip("greenlet")
 pytest.importorskip("kio")
 
 from tests.simulation.attack import BLOCK, LONG, SHORT, Sort, broken, deal, sum_of
-from tests.simulation.test_seeds import simulated
+from tests.simulation.hashes import simulated
 
 
 def told(first: int, name: str = "short", **more: Any) -> dict[str, Any]:

@@ -200,6 +200,9 @@ def test_damage_is_done_to_the_bytes_and_outlasts_a_power_cut() -> None:
     scene.disk.cut_file(PATH, 3 * SECTOR)
     scene.disk.cut_power("nothing")
     assert bytes_of(scene.disk) == b"bi" + b"a" * (SECTOR - 2) + bytes(SECTOR) + b"a" * SECTOR
+    scene.disk.set_back(PATH, b"older")
+    scene.disk.cut_power("nothing")
+    assert bytes_of(scene.disk) == b"older"
     scene.disk.remove(PATH)
     scene.disk.cut_power("nothing")
     assert scene.disk.files() == []

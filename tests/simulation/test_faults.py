@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -15,15 +13,12 @@ import pytest
 pytest.importorskip("greenlet")
 
 from tests.simulation import coverage, faults, plan
-
-ROOT = Path(__file__).parents[2]
+from tests.simulation.hashes import simulated
 
 
 def faults_of(kinds: str, *more: str) -> dict[str, int]:
     """What befell three universes without any problem."""
-    words = ("1", "3", "--seconds", "2", "--faults", kinds, *more)
-    command = [sys.executable, "-m", "tests.simulation", *words]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    told = simulated("1", "3", "--seconds", "2", "--faults", kinds, *more)
     assert told.returncode == 0, told.stdout + told.stderr
     faults: dict[str, int] = json.loads(told.stdout.splitlines()[-1])["faults"]
     return faults

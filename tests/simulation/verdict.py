@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
 from tests.simulation.promises import History, Logs, Txn, Write
 
 INPUT = ("in", 0)

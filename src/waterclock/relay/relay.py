@@ -212,9 +212,8 @@ class Relay:
         """Whether there is something to do: once it is stopped, as long as others may take over what it owns (rule 6)."""
         if is_stopped and self._stops_ns is None:
             self._stops_ns = self._clock.monotonic_ns() + STOPPING_NS
-        if self._stops_ns is None:
-            return True
-        return bool(self.owners and self._unassigned.others) and self._clock.monotonic_ns() < self._stops_ns
+        is_awaited = bool(self.owners and self._unassigned.others)
+        return self._stops_ns is None or (is_awaited and self._clock.monotonic_ns() < self._stops_ns)
 
     def _hear_of_others(self, now_ns: int) -> None:
         """Rules 1 and 6."""
@@ -230,12 +229,14 @@ class Relay:
             if until_ns is not None and (now_ns >= until_ns or self._signs.is_anothers(number)):
                 self._let_go(number, checkpoint=True)
                 self._stands_in.pop(number, None)
-        self._signs.is_alone = not (self._unassigned.others or self._stands_in)
+        owns_all = len(self.owners) == self._count  # else others have joined since the last look
+        self._signs.is_alone = owns_all and not (self._unassigned.others or self._stands_in)
         self._signs.own({number: owner.command_position for number, owner in self.owners.items()}, bool(self._stops_ns))
 
     def _take_overs(self, now_ns: int) -> None:
         given, self._member.given = self._member.given, set()
         if self._stops_ns is not None:
+            self._pending.clear()
             return
         for number in given:
             if self._stands_in.pop(number, None) is None:

@@ -191,6 +191,10 @@ class Disk:
         """What lies behind the first `size` bytes is gone."""
         del self._durable(path).data[size:]
 
+    def set_back(self, path: str, data: bytes) -> None:
+        """The file is what it was once."""
+        self._durable(path).data[:] = data
+
     def zero_sector(self, path: str, at: int) -> None:
         """The sector of byte `at` is all zeros, as far as the file goes."""
         data, first = self._durable(path).data, at // SECTOR * SECTOR

@@ -33,9 +33,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seed", type=int, default=1, help="of the first episode (default: 1)")
     found.add_argument("--seconds", type=float, default=60.0, help="faults of an episode (default: 60)")
     found.add_argument("--episodes", type=int, default=None, help="no more than so many")
-    found.add_argument(
-        "--damages", type=int, default=12, help="damaged folders an episode, with one broker (default: 12)"
-    )
     found.add_argument("--folder", type=Path, default=Path("out/consistency"), help="default: out/consistency")
     return found
 
@@ -46,7 +43,7 @@ def campaign(asked: argparse.Namespace) -> int:
     for number in count():
         if CLOCK.monotonic_s() >= until_s or number == asked.episodes:
             break
-        plan = Plan(asked.seed + number, asked.brokers, asked.seconds, damages=asked.damages)
+        plan = Plan(asked.seed + number, asked.brokers, asked.seconds)
         folder = asked.folder / f"{plan.brokers}-{plan.seed}"
         shutil.rmtree(folder, ignore_errors=True)
         result = shown(folder, plan)

@@ -39,7 +39,6 @@ FULL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("observer", {}),
 )
 SMALL = tuple(FULL[place] for place in (0, 2, 4, 6, 8, 10, 12))
-IDS = ("own-1", "own-2", "shared", "transform-1", "transform-2")
 
 
 class Client(NamedTuple):

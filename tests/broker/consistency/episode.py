@@ -5,7 +5,7 @@
 3. Peace: all brokers run, frozen clients are thawed. Producers end; open transactions end by their timeout; the
    transformers take what is left of their input; readers read to the end.
 4. Everything is read, on the leader; after a restart, or a promotion, it is read again, and must be the same.
-5. The history is checked; with one broker copies of its folder are damaged and started over (damage.py).
+5. The history is checked. Damaged files are the simulation's (tests/simulation/damaged.py).
 
 Rule 1: what does not come about within a minute of peace is a violation too ("stalled").
 Rule 2: nothing is asked of the brokers but through clients; their files are looked at by nobody here.
@@ -14,16 +14,14 @@ Rule 2: nothing is asked of the brokers but through clients; their files are loo
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from tests.broker.consistency import damage, logs
+from tests.broker.consistency import logs
 from tests.broker.consistency.checker import Violation
 from tests.broker.consistency.cluster import Cluster
 from tests.broker.consistency.crew import FULL, Crew
@@ -51,7 +49,6 @@ class Plan(NamedTuple):
     brokers: int = 1
     seconds: float = 60.0
     crew: tuple[tuple[str, dict[str, Any]], ...] = FULL
-    damages: int = 12
 
     @property
     def again(self) -> str:
@@ -79,7 +76,7 @@ class Episode:
         self.cluster = Cluster(folder / "data", plan.brokers)
         self.crew = Crew(folder / "histories", self.cluster.bootstrap, clients)
         self.history = Writer(self.crew.folder, "campaign")
-        self.nemesis = Nemesis(self.cluster, self.crew, faults, folder / "snapshots")
+        self.nemesis = Nemesis(self.cluster, self.crew, faults)
         self.found: list[Violation] = []
         self.figures: Counter[str] = Counter()
 
@@ -97,7 +94,6 @@ class Episode:
                 node.end()
                 (self.folder / f"{node.data.name}.said").write_text("".join(node.said))
         self._check()
-        self._damages()
         return Result(self.plan, self.found, self.figures)
 
     def _violated(self, kind: str, story: str, *ops: Op) -> None:
@@ -188,40 +184,6 @@ class Episode:
                 self._violated("traceback", f"a broker said: {said[said.index('Traceback') :][:1500]}")
         for words in self.crew.faults():
             self._violated("client", words)
-
-    def _damages(self) -> None:
-        if self.plan.brokers != 1 or not self.plan.damages:
-            return
-        clean = self.folder / "clean"
-        shutil.copytree(self.cluster.leader.data, clean)
-        sources = [*self.nemesis.snapshots, clean]
-        for source in sources:
-            share = self.plan.damages // len(sources) or 1
-            for trial in self._trials(source, share):
-                self.figures[f"damage of {trial.kind}: {trial.outcome}"] += 1
-                if trial.outcome in damage.BAD:
-                    story = f"{trial.damage} {trial.file}: {trial.outcome}: {trial.words[-1500:]}"
-                    self._violated(f"damage, {trial.outcome}", story)
-
-    def _trials(self, source: Path, count: int) -> Iterator[damage.Trial]:
-        measure, usual = damage.shown(source)
-        for number in range(count):
-            copy = self.folder / f"trial-{source.name}-{number}"
-            shutil.copytree(source, copy)
-            path, what, how = self._damaged(copy)
-            outcome, words = damage.tried(copy, path, measure, usual)
-            yield damage.Trial(str(path.relative_to(copy)), damage.kind_of(path), f"{what} ({how})", outcome, words)
-            if outcome not in damage.BAD:
-                shutil.rmtree(copy)
-
-    def _damaged(self, copy: Path) -> tuple[Path, str, str]:
-        """A file that is another one now, and how; what would change nothing is drawn anew."""
-        while True:
-            path, what = damage.choose(copy, self.dice), self.dice.choice(damage.DAMAGES)
-            older = self.nemesis.snapshots[0] / path.relative_to(copy) if self.nemesis.snapshots else None
-            how = damage.apply(path, what, self.dice, older)
-            if how:
-                return path, what, how
 
 
 def counted(facts: Facts) -> Counter[str]:

@@ -31,11 +31,11 @@ def consumer(bootstrap: str, isolation: str, group: str = "none") -> Consumer:
     })  # fmt: skip
 
 
-def everything(bootstrap: str, isolation: str, *topics: str, patience_s: float = PATIENCE_S) -> list[list[Any]]:
+def everything(bootstrap: str, isolation: str, *topics: str) -> list[list[Any]]:
     """All records, as [topic, partition, offset, value]; Stalled where a partition does not come to its end."""
     found, asked = [], places(*topics)
     left = {(one.topic, one.partition) for one in asked}
-    until_s = CLOCK.monotonic_s() + patience_s
+    until_s = CLOCK.monotonic_s() + PATIENCE_S
     last: object = None
     with closing(consumer(bootstrap, isolation)) as reader:
         reader.assign(asked)
@@ -69,9 +69,9 @@ def stable_end(reader: Consumer, place: TopicPartition) -> int:
     return int(reader.get_watermark_offsets(place, 10)[1])
 
 
-def settled(bootstrap: str, *topics: str, patience_s: float = PATIENCE_S) -> None:
+def settled(bootstrap: str, *topics: str) -> None:
     """Wait until no transaction is open."""
-    until_s, words = CLOCK.monotonic_s() + patience_s, "nobody answers"
+    until_s, words = CLOCK.monotonic_s() + PATIENCE_S, "nobody answers"
     while CLOCK.monotonic_s() < until_s:
         try:
             found = unsettled(bootstrap, *topics)
@@ -81,7 +81,7 @@ def settled(bootstrap: str, *topics: str, patience_s: float = PATIENCE_S) -> Non
         except KafkaException as error:
             words = str(error)
         CLOCK.sleep_s(0.2)
-    raise Stalled(f"{words}, for {patience_s:g} s after their clients were gone")
+    raise Stalled(f"{words}, for {PATIENCE_S:g} s after their clients were gone")
 
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[str, int]:

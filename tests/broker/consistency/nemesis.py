@@ -8,11 +8,9 @@ Rule 3: the seed says which faults come and what they draw; the machine says at 
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import ClassVar
 
 from tests.broker.consistency.cluster import Cluster
@@ -27,17 +25,15 @@ TWO = ("leader killed, promotion", "leader killed, promotion", "leader killed", 
        *CLIENTS)  # fmt: skip
 QUIET_S, SHORT_S, LONG_S, LATE_S, STEP_MS = 4.0, 2.0, 8.0, 8.5, 40 * 60_000
 TRANSACTIONAL = ("transactor", "transformer")
-SNAPSHOTS = 3
 
 
 class Nemesis:
-    """Faults for `cluster` and `crew`; copies of a killed broker's folder, for damage, go to `snapshots`."""
+    """Faults for `cluster` and `crew`."""
 
-    def __init__(self, cluster: Cluster, crew: Crew, dice: random.Random, snapshots: Path) -> None:
-        self.cluster, self.crew, self.dice, self._place = cluster, crew, dice, snapshots
+    def __init__(self, cluster: Cluster, crew: Crew, dice: random.Random) -> None:
+        self.cluster, self.crew, self.dice = cluster, crew, dice
         self.history = Writer(crew.folder, "nemesis")
         self.done: Counter[str] = Counter()
-        self.snapshots: list[Path] = []
         self._clock = SystemClock()
 
     def run(self, seconds: float) -> None:
@@ -73,14 +69,8 @@ class Nemesis:
         node = self.cluster.leader
         if not node.end(number):
             self.history.tell("late", what="no end within 30 s of SIGTERM", said=node.said[-5:])
-        self._snapshot()
         self._rest(SHORT_S)
         self.cluster.back(node)
-
-    def _snapshot(self) -> None:
-        if len(self.cluster.nodes) == 1 and len(self.snapshots) < SNAPSHOTS and self.dice.random() < 0.4:
-            self.snapshots.append(self._place / f"{len(self.snapshots)}")
-            shutil.copytree(self.cluster.leader.data, self.snapshots[-1])
 
     def _freeze(self) -> None:
         self.cluster.leader.send(signal.SIGSTOP)

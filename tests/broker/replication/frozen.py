@@ -24,10 +24,11 @@ from typing import Any
 
 from tests.broker.consistency.node import Node
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.campaign import FETCHED, GONE, SETTINGS, commit_of
-from tests.broker.replication.pairs import until
+from tests.broker.replication.pairs import FETCHED, GONE, commit_of, until
 from waterclock.broker.replication.promoting import promote
 from waterclock.errors import WaterclockError
+
+SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "3000", "auto.create.topics.enable": "false"}
 
 
 def committed(raw: RawClient, offset: int) -> None:

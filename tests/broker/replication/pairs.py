@@ -17,6 +17,15 @@ from waterclock.broker.log.partition import Partition
 
 PATIENCE_S = 20.0
 LAG_S = 30.0  # replica.lag.time.max.ms, unless a test says otherwise
+GONE = (OSError, ValueError, IndexError)  # what a client meets whose broker ends
+FETCHED = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0,)}], "require_stable": False}
+
+
+def commit_of(offset: int) -> dict[str, Any]:
+    """OffsetCommit of the group g for t-0."""
+    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+    given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    return {**given, "topics": [{"name": "t", "partitions": [row]}]}
 
 
 def until(condition: Callable[[], Any], what: str = "") -> None:

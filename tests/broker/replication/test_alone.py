@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.campaign import FETCHED, commit_of
 from tests.broker.replication.frozen import committed as commit_by
 from tests.broker.replication.frozen import replicas_needed
-from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, partition, until
+from tests.broker.replication.pairs import FETCHED, LAG_S, Pair, client, commit_of, has, pair, partition, until
 from tests.broker.transactions.client import Client, Id
 from waterclock import ManualClock
 from waterclock.broker import Broker

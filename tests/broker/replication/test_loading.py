@@ -14,9 +14,8 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from tests.broker.replication.campaign import FETCHED
 from tests.broker.replication.frozen import replicas_needed
-from tests.broker.replication.pairs import Pair, client, pair, until
+from tests.broker.replication.pairs import FETCHED, Pair, client, pair, until
 from tests.broker.replication.test_alone import commit, commit_soon, committed, journal, promote, waiting
 from tests.broker.transactions.client import Client, Id, batch
 from waterclock.broker import Broker

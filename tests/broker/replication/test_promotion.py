@@ -12,8 +12,20 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.campaign import FETCHED, commit_of
-from tests.broker.replication.pairs import Pair, client, end, following, has, high, log_bytes, partition, until, values
+from tests.broker.replication.pairs import (
+    FETCHED,
+    Pair,
+    client,
+    commit_of,
+    end,
+    following,
+    has,
+    high,
+    log_bytes,
+    partition,
+    until,
+    values,
+)
 from tests.broker.transactions.client import Client, batch
 from waterclock.broker import Broker
 from waterclock.broker.replication.leader import KnownFollower

@@ -14,7 +14,7 @@ from typing import Any
 from tests.simulation.capture.database import Database
 from tests.simulation.capture.promises import Promises
 from tests.simulation.capture.source import Forgotten, LogSource, refuse_if_down
-from tests.simulation.confluent.records import Record
+from tests.simulation.kafka.batches import Record
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target

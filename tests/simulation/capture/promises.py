@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.capture.database import TABLES, Database, Row
 from tests.simulation.capture.source import Forgotten
-from tests.simulation.confluent.records import Record
+from tests.simulation.kafka.batches import Record
 
 Mark = tuple[int, int]
 OVERTAKEN = "Another process captures under the name till"

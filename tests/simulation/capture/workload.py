@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation import coverage
-from tests.simulation.capture import marks, nodes
+from tests.simulation.capture import nodes
 from tests.simulation.capture.database import Database
 from tests.simulation.capture.nodes import NAME, CaptureNode
 from tests.simulation.capture.promises import Found, Options, Promises
@@ -21,7 +21,7 @@ from waterclock.simulation.world import MS, NS
 
 FAULTS = ("kill", "cut_power", "stop", "freeze", "cut_off", "overtake", "restart", "cut", "fall_silent", "forget")
 PATIENCE_NS = 150 * NS
-MARKS = sorted(name for of_one in marks.BY_MODULE.values() for name in of_one)
+MARKS = sorted(name for name, (module, _) in coverage.MARKS.items() if module.startswith("waterclock.cdc."))
 PAUSES_S = capture._PAUSES_S
 KNOBS = (
     (capture, "LARGEST", (1_000_000, 10, 3)), (capture, "MOST", (20_000, 20, 3)), (capture, "LONGEST_MS", (200, 0, 2_000)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.clients.actor import Actor
 from tests.simulation.kafka.codes import RETRIABLE
+from tests.simulation.kafka.groups import commit_offset
 
 
 class Committer(Actor):
@@ -15,7 +16,7 @@ class Committer(Actor):
         history.ops += 1
         if self.rng.random() < 0.7:
             history.asks_offset(group, tp, asked + 1)
-            error = await self.kafka.commit_offset(group, tp, asked + 1)
+            error = await commit_offset(self.kafka, group, tp, asked + 1)
             self.tell("committed", asked + 1, error)
             self.kafka.elsewhere(error)
             if not error:

@@ -11,8 +11,9 @@ from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
-from tests.simulation.kafka.records import EARLIEST, Fetched
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.batches import read, value_of
+from tests.simulation.kafka.client import EARLIEST, Place
+from tests.simulation.kafka.fetching import Fetched, fetch
 from tests.simulation.promises import Write
 
 PLACES: tuple[Place, ...] = (("compacted", 0), ("compacted", 1))
@@ -96,7 +97,7 @@ class KeyReader(Actor):
             if error or at >= end:
                 break
             while at < end and not error:
-                one = (await self.kafka.fetch([(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
+                one = (await fetch(self.kafka, [(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
                 error, at = one.error, one.batches[-1].last + 1 if one.batches else at
                 found.append(one)
                 await self.pause(0.0001, 0.02)
@@ -113,10 +114,10 @@ def by_key(found: list[Fetched]) -> dict[bytes, Found]:
     keys: dict[bytes, Found] = {}
     at = -1
     for one in found:
-        for offset, key, value in (record for batch in one.batches for record in batch.records):
-            if offset > at:
-                at = offset
-                keys.setdefault(key, []).append((offset, None if value is None else int(value.split(b".", 1)[0])))
+        for record in read(one.batches, None):
+            if record.offset > at:
+                at, value = record.offset, None if record.value is None else value_of(record)
+                keys.setdefault(record.key or b"", []).append((at, value))
     return keys
 
 

@@ -8,7 +8,7 @@ from tests.simulation.clients.members import Member, NewMember
 from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import judge, made
 from tests.simulation.kafka import Kafka
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
 
 PLACES: tuple[Place, ...] = tuple(("work", number) for number in range(4))
 SETTINGS = {"group.consumer.session.timeout.ms": "8000", "group.consumer.heartbeat.interval.ms": "500"}

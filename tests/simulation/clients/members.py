@@ -11,9 +11,10 @@ from typing import Any
 
 from tests.simulation.clients.actor import Actor
 from tests.simulation.kafka import codes as k
-from tests.simulation.kafka.encoding import Answer, by_topic, data_of
-from tests.simulation.kafka.groups import Beat
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka import groups
+from tests.simulation.kafka.client import Place
+from tests.simulation.kafka.encoding import by_topic
+from tests.simulation.kafka.fetching import fetch
 from waterclock.simulation.world import NS
 
 EXPIRED = (k.UNKNOWN_MEMBER, k.FENCED_INSTANCE, k.FENCED_MEMBER, k.UNRELEASED)
@@ -45,7 +46,7 @@ class GroupReader(Actor):
 
     async def read_on(self, tp: Place) -> int:
         """Read a little, and commit it; the error."""
-        found = (await self.kafka.fetch([(tp, self.positions[tp], 4000)], True, 50))[tp]
+        found = (await fetch(self.kafka, [(tp, self.positions[tp], 4000)], True, 50))[tp]
         if found.error or not found.batches:
             return found.error
         self.positions[tp] = max(self.positions[tp], found.batches[-1].last + 1)
@@ -74,30 +75,36 @@ class Member(GroupReader):
     generation = -1
 
     async def work(self) -> None:
-        error, self.generation, leader, member, members = await self.kafka.join(
-            self.group, self.member, [self.topic], instance=self.instance
-        )
+        told = await groups.join(self.kafka, self.group, self.member, [self.topic], self.instance)
+        error, self.generation, leader, member = told.error, told.generation, told.leader, told.member
         self.tell("joined", error, self.generation, member == leader)
         if error:
             await self.failed("join", error)
             self.member = member if error == k.MEMBER_ID_REQUIRED else self.member
             return None
         self.member = member
-        assigned = self.divided(members) if member == leader else {}
-        error, data = await self.kafka.sync(self.group, self.generation, self.member, assigned, self.instance)
+        assigned = self.divided([one.member for one in told.members]) if member == leader else {}
+        error, data = await groups.sync(self.kafka, self.group, self.generation, self.member, assigned, self.instance)
         if error:
             return await self.failed("sync", error)
-        await self.serve(assigned_places(data))
+        await self.serve(groups.assigned(data))
         return None
+
+    async def heartbeat(self) -> int:
+        return int((await self.kafka.ask("heartbeat", self.group, self.generation, self.member, self.instance)).error)
 
     def divided(self, members: list[str]) -> Mapping[str, bytes]:
         return {
-            one: assignment([tp for tp in self.places if tp[1] % len(members) == number])
+            one: groups.packed(
+                "assignment", 0, by_topic(tp for tp in self.places if tp[1] % len(members) == number), b""
+            )
             for number, one in enumerate(members)
         }
 
     async def commit(self, tp: Place, offset: int) -> int:
-        return await self.kafka.commit_offset(self.group, tp, offset, self.generation, self.member, self.instance)
+        return await groups.commit_offset(
+            self.kafka, self.group, tp, offset, self.generation, self.member, self.instance
+        )
 
     async def serve(self, mine: list[Place]) -> None:
         for tp in mine:
@@ -107,29 +114,13 @@ class Member(GroupReader):
         while not self.over:
             if self.world.now > until:
                 until = self.world.now + 2 * NS
-                if error := await self.kafka.heartbeat(self.group, self.generation, self.member, self.instance):
+                if error := await self.heartbeat():
                     return await self.failed("heartbeat", error)
             for tp in mine:
                 if error := await self.read_on(tp):
                     return await self.failed("read", error)
             await self.pause(0.01, 0.2)
         return None
-
-
-def assignment(places: list[Place]) -> bytes:
-    """ConsumerProtocolAssignment 0."""
-    return b"\0\0" + by_topic((topic, number.to_bytes(4, "big")) for topic, number in places) + data_of(b"")
-
-
-def assigned_places(data: bytes) -> list[Place]:
-    if not data:
-        return []
-    answer, found = Answer(data), []
-    answer.take("h")
-    for _ in range(answer.take("i")):
-        topic = answer.text() or ""
-        found += [(topic, answer.take("i")) for _ in range(answer.take("i"))]
-    return found
 
 
 class Claims:
@@ -170,26 +161,27 @@ class NewMember(GroupReader):
         finally:
             self.owned = {}
         if self.rng.random() < 0.5:
-            await self.kafka.group_heartbeat(self.group, self.member, -1, None, None)
+            await groups.group_heartbeat(self.kafka, self.group, self.member, -1, None, None)
 
     async def beat(self, topics: tuple[str, ...] | None, owned: dict[bytes, list[int]] | None) -> bool:
         """A heartbeat, and what it brings; False if the member is one no more."""
         asked_ns = self.world.now
-        told = await self.kafka.group_heartbeat(self.group, self.member, self.epoch, topics, owned)
-        self.tell("beat", told.error, told.epoch, told.assigned and sorted(told.assigned.values()))
+        told = await groups.group_heartbeat(self.kafka, self.group, self.member, self.epoch, topics, owned)
+        assigned = told.assigned and {topic.id: topic.numbers for topic in told.assigned.topics}
+        self.tell("beat", told.error, told.epoch, assigned and sorted(assigned.values()))
         if told.error:
             await self.failed("beat", told.error)
             return False
         self.heard_ns, self.epoch = asked_ns, told.epoch
-        return await self.reconcile(told) if told.assigned is not None else True
+        return True if assigned is None else await self.reconcile(assigned)
 
-    async def reconcile(self, told: Beat) -> bool:
+    async def reconcile(self, assigned: dict[bytes, list[int]]) -> bool:
         """Let go first, then begin with what is new."""
         before = {one for some in self.owned.values() for one in some}
-        now = {one for some in (told.assigned or {}).values() for one in some}
+        now = {one for some in assigned.values() for one in some}
         for one in sorted(before - now):
             self.positions.pop((self.topic, one), None)
-        self.owned = told.assigned or {}
+        self.owned = assigned
         for one in sorted(now - before):
             self.claims.claim(self, (self.topic, one))
             if error := await self.take_up((self.topic, one)):
@@ -215,4 +207,4 @@ class NewMember(GroupReader):
         return None
 
     async def commit(self, tp: Place, offset: int) -> int:
-        return await self.kafka.commit_offset_2(self.group, tp, offset, self.epoch, self.member)
+        return await groups.commit_offset_2(self.kafka, self.group, tp, offset, self.epoch, self.member)

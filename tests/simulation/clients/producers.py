@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.places import INPUT, PLAIN
+from tests.simulation.clients.reading import sure
+from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
-from tests.simulation.kafka.encoding import Answer
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place, produced
+from tests.simulation.kafka.encoding import message
 from tests.simulation.promises import Write
 from waterclock.simulation.world import world
 
@@ -27,6 +30,9 @@ class Producer(Actor):
     def begin(self) -> None:
         self.id: int | None = None
         self.latest: dict[tuple[int | None, Place], int] = {}
+        self.said: dict[
+            Place, tuple[list[KeyAndValue], int, int, int, int | None]
+        ] = {}  # the last that was acknowledged
 
     async def work(self) -> None:
         if self.id is None:
@@ -63,8 +69,8 @@ class Producer(Actor):
             for _, sequence, records in batches:
                 data = batch(records, world().wall_ms(), self.id, self.epoch, sequence)
                 self.history.ops += 1
-                body = self.kafka.produce_request([(*tp, data)])
-                asked.append((tp, sequence, connection.ask(k.PRODUCE, 7, body)))
+                body = None, -1, 10_000, [(tp[0], [(tp[1], data)])]
+                asked.append((tp, sequence, connection.ask(message("produce"), *body)))
         try:
             await asyncio.wait_for(asyncio.gather(*(one for *_, one in asked), return_exceptions=True), 15)
         except TimeoutError:
@@ -82,7 +88,7 @@ class Producer(Actor):
         if not future.done() or future.cancelled() or future.exception() is not None:
             bad.add(tp)
             return True
-        [(_, _, error, base)] = self.kafka.produced(Answer(future.result()))
+        error, base = produced(message("produce").answer(future.result()))
         self.tell("produced", tp, sequence, error, base)
         if error in (k.NONE, k.DUPLICATE):
             self.acknowledged(tp, sequence, base if error == k.NONE else None)
@@ -104,4 +110,18 @@ class Producer(Actor):
         batches = self.left[tp]
         self.latest[self.id, tp] = max(sequence, self.latest.get((self.id, tp), 0))
         at = next(n for n, one in enumerate(batches) if one[1] == sequence)
-        self.history.acknowledged(batches.pop(at)[0], base)
+        writes, _, records = batches.pop(at)
+        self.history.acknowledged(writes, base)
+        if self.id is not None and sequence == self.latest[self.id, tp]:
+            self.said[tp] = records, self.id, self.epoch, sequence, base
+
+    async def ask_again(self, kafka: Kafka) -> None:
+        """In the end: what was acknowledged last is known, and stands there once."""
+        for tp, (records, *who, base) in self.said.items():
+            data = batch(records, world().wall_ms(), *who)
+            ask = partial(kafka.produce, tp, data)
+            error, found = await sure(self.universe, kafka, f"again {tp}", ask, k.FINAL)
+            if error not in (k.NONE, k.DUPLICATE):
+                self.refused(f"produce {tp} of {who} again", error)
+            elif not error and base not in (None, found):
+                self.world.problem("misplaced", f"{who} was acknowledged at {tp} {base}, and again at {found}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.places import INPUT, OUTPUT, PLAIN
 from tests.simulation.kafka import codes as k
-from tests.simulation.kafka.batches import committed_records
-from tests.simulation.kafka.records import Fetched, FetchSession
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.batches import read
+from tests.simulation.kafka.client import Place
+from tests.simulation.kafka.fetching import Fetched, FetchSession, fetch
 from tests.simulation.promises import Session
 
 
@@ -52,7 +52,7 @@ class Reader(Actor):
         session = self.incremental
         if session is not None and self.kafka.fresh:
             session.told(k.NO_SESSION, 0)  # another broker, or the same one after its end: begin anew
-        found = await self.kafka.fetch(wants, self.committed, wait_ms, most, session)
+        found = await fetch(self.kafka, wants, self.committed, wait_ms, most, session)
         asked = {tp for tp, *_ in wants}
         for tp in found:
             if tp not in asked:
@@ -71,13 +71,12 @@ class Reader(Actor):
         some, upto = found.batches, found.stable if self.committed else found.high
         if any(not one.crc_ok for one in some):
             self.world.problem("garbage", f"a batch of {session.tp}")
-        records = committed_records(some, found.aborted) if self.committed else [r for one in some for r in one.values]
-        for offset, data in records:
-            if offset >= session.position:
+        for record in read(some, found.aborted if self.committed else None):
+            if (offset := record.offset) >= session.position:
                 if offset >= upto:
                     self.world.problem("early", f"{session.tp} {offset} is not below {upto}")
                 session.offsets.append(offset)
-                self.history.saw(session.tp, offset, data, self.committed)
+                self.history.saw(session.tp, record, self.committed)
         if some:
             self.tell("read", session.tp, session.position, some[-1].last + 1)
             session.position = max(session.position, some[-1].last + 1)

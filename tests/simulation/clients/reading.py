@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.simulation.kafka import Gone, Kafka
-from tests.simulation.kafka.batches import committed_records
+from tests.simulation.kafka.batches import read, value_of
+from tests.simulation.kafka.client import EARLIEST, Place
 from tests.simulation.kafka.codes import FINAL, OUT_OF_RANGE, UNKNOWN_TOPIC
-from tests.simulation.kafka.records import EARLIEST, Fetched
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.fetching import Fetched, fetch
 from tests.simulation.verdict import Verdict
 
 
@@ -51,11 +51,11 @@ async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tup
     _, end = await sure(universe, kafka, "end", lambda: kafka.end_offset(tp))
     at, idle, most = start, 0, 1 if universe.plan.damaged else 1 << 20
 
-    async def fetch() -> Fetched:
-        return (await kafka.fetch([(tp, at, most)], committed, 0))[tp]
+    async def fetch_on() -> Fetched:
+        return (await fetch(kafka, [(tp, at, most)], committed, 0))[tp]
 
     while at < end and idle < 50:
-        one = await sure(universe, kafka, "fetch", fetch, FINAL)
+        one = await sure(universe, kafka, "fetch", fetch_on, FINAL)
         if one.error == OUT_OF_RANGE:  # the log's beginning went meanwhile
             _, start = await sure(universe, kafka, "start", lambda: kafka.list_offset(tp, EARLIEST))
             at, idle = max(at, start), idle + 1
@@ -82,8 +82,8 @@ async def values_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> 
     at, records = -1, []
     _, found = await all_of(universe, kafka, tp, committed)
     for one in found:
-        some = committed_records(one.batches, one.aborted) if committed else [r for b in one.batches for r in b.values]
-        records += [(offset, int(data.split(b".", 1)[0])) for offset, data in some if offset >= at]
+        some = read(one.batches, one.aborted if committed else None)
+        records += [(record.offset, value_of(record)) for record in some if record.offset >= at]
         at = one.batches[-1].last + 1 if one.batches else at
     return records
 

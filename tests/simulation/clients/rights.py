@@ -9,7 +9,7 @@ from tests.simulation.clients.reading import sure
 from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
 from waterclock.simulation.world import world
 
 WHO = "User:ANONYMOUS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 from tests.simulation.clients.actor import Actor
@@ -10,7 +11,7 @@ from tests.simulation.clients.places import PLAIN
 from tests.simulation.kafka import Gone
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.client import Place
 from tests.simulation.promises import Owner, Txn, Write
 from waterclock.simulation.world import world
 
@@ -126,22 +127,13 @@ class Transactions(Actor):
         data = batch(records, world().wall_ms(), self.producer, self.epoch, sequence, True)
 
         async def ask() -> int:
-            error, base = await self.produce(tp, data)
+            error, base = await self.kafka.produce(tp, data, self.id, self.second)
             if error not in (k.NONE, k.DUPLICATE):
                 return error
             self.history.acknowledged(writes, base if error == k.NONE else None)
             return 0
 
         return await self.asked(f"sent {tp} {sequence} {[w.value for w in writes]}", ask)
-
-    async def produce(self, tp: Place, data: bytes) -> tuple[int, int]:
-        if self.second:
-            body = self.kafka.produce_request_2([(*tp, data)], self.id)
-            rows = self.kafka.produced_2(await self.kafka.call(k.PRODUCE, 12, body, flexible=True))
-        else:
-            body = self.kafka.produce_request([(*tp, data)], self.id)
-            rows = self.kafka.produced(await self.kafka.call(k.PRODUCE, 7, body))
-        return rows[0][2], rows[0][3]
 
     async def add_offset(self, txn: Txn) -> bool:
         if self.rng.random() < 0.5:
@@ -152,11 +144,9 @@ class Transactions(Actor):
 
     async def offsets(self, group: str, tp: Place, offset: int) -> bool:
         args = (self.id, self.producer, self.epoch, group)
-        if self.second:
-            return await self.asked("offsets", self.kafka.txn_offsets_2, *args, tp, offset)
-        return await self.asked("group", self.kafka.add_offsets, *args) and await self.asked(
-            "offsets", self.kafka.txn_offsets, *args, tp, offset
-        )
+        if not self.second and not await self.asked("group", self.kafka.add_offsets, *args):
+            return False
+        return await self.asked("offsets", partial(self.kafka.txn_offsets, self.second), *args, tp, offset)
 
     async def end(self, txn: Txn, commits: bool) -> bool:
         """End it, and ask until that is known; False if this owner cannot go on.
@@ -170,8 +160,8 @@ class Transactions(Actor):
             if commits and txn.commit_ns is None:
                 txn.commit_ns = self.world.now
             try:
-                end = self.kafka.end_2 if self.second else self.kafka.end
-                error, producer, epoch = await end(self.id, self.producer, self.epoch, commits)
+                told = await self.kafka.end(self.second, self.id, self.producer, self.epoch, commits)
+                error, producer, epoch = told
             except Gone:
                 lost += 1
                 await self.lost(lost)

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.simulation.clients.places import INPUT, OUTPUT
 from tests.simulation.clients.transactions import Transactions
-from tests.simulation.kafka.batches import committed_records
+from tests.simulation.kafka.batches import Record, read, value_of
+from tests.simulation.kafka.fetching import fetch
 from tests.simulation.promises import Txn, Write
 
 
@@ -26,10 +27,10 @@ class Transformer(Transactions):
             if error:
                 return await self.go_elsewhere("offset", error)
             self.position = max(0, offset)
-        found = (await self.kafka.fetch([(INPUT, self.position, 1 << 20)], True, 200))[INPUT]
+        found = (await fetch(self.kafka, [(INPUT, self.position, 1 << 20)], True, 200))[INPUT]
         if found.error:
             return await self.go_elsewhere("fetch", found.error)
-        records = [one for one in committed_records(found.batches, found.aborted) if one[0] >= self.position][:3]
+        records = [one for one in read(found.batches, found.aborted) if one.offset >= self.position][:3]
         if not records:
             if found.batches:
                 self.position = max(self.position, found.batches[-1].last + 1)
@@ -38,16 +39,16 @@ class Transformer(Transactions):
         await self.whole(txn, lambda: self.pass_on(txn, records))
         return None
 
-    def outputs(self, txn: Txn, records: list[tuple[int, bytes]]) -> list[Write]:
+    def outputs(self, txn: Txn, records: list[Record]) -> list[Write]:
         writes = []
-        for _, data in records:
+        for record in records:
             write = self.history.write(OUTPUT, f"{self.id}/{self.producer}/{self.epoch}", txn)
-            self.history.sources[write.value] = int(data.split(b".", 1)[0])
+            self.history.sources[write.value] = value_of(record)
             writes.append(write)
         return writes
 
-    async def pass_on(self, txn: Txn, records: list[tuple[int, bytes]]) -> bool:
-        writes, key, after = self.outputs(txn, records), (self.producer, self.epoch), records[-1][0] + 1
+    async def pass_on(self, txn: Txn, records: list[Record]) -> bool:
+        writes, key, after = self.outputs(txn, records), (self.producer, self.epoch), records[-1].offset + 1
         sequence = self.next.get(key, 0)
         self.history.asks_offset("transform", INPUT, after)
         if not await self.add([OUTPUT]) or not await self.sent(OUTPUT, writes, sequence):

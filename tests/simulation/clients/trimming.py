@@ -12,9 +12,9 @@ from tests.simulation.clients.producers import Producer
 from tests.simulation.clients.reading import all_of, made
 from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
-from tests.simulation.kafka.batches import Batch
-from tests.simulation.kafka.records import EARLIEST
-from tests.simulation.kafka.requests import Place
+from tests.simulation.kafka.batches import Batch, read, value_of
+from tests.simulation.kafka.client import EARLIEST, Place
+from tests.simulation.kafka.fetching import fetch
 from tests.simulation.promises import Write
 from waterclock.simulation.world import MS, NS
 
@@ -83,16 +83,16 @@ class TrimmedReader(Actor):
             return await self.go_elsewhere("start", error)
         self.check_start(tp, start, floor, told)
         at = max(start, self.positions.get(tp, 0))
-        found = (await self.kafka.fetch([(tp, at, 5000)], False, 50))[tp]
+        found = (await fetch(self.kafka, [(tp, at, 5000)], False, 50))[tp]
         if found.error == k.OUT_OF_RANGE:
             self.positions.pop(tp, None)  # it was trimmed meanwhile
             return await self.pause()
         if found.error:
             return await self.go_elsewhere("fetch", found.error)
         self.check_start(tp, self.kafka.starts[tp], floor, told)
-        for offset, value in (record for batch in found.batches for record in batch.values):
-            if offset >= at:
-                self.history.saw(tp, offset, value, False)
+        for record in read(found.batches, None):
+            if record.offset >= at:
+                self.history.saw(tp, record, False)
         self.positions[tp] = found.batches[-1].last + 1 if found.batches else at
         return await self.pause(0.01, 0.2)
 
@@ -129,7 +129,7 @@ async def what_is_left(universe: Any, kafka: Kafka, tp: Place) -> tuple[int, lis
     """A log's start and its batches, with nothing missing behind the start."""
     start, found = await all_of(universe, kafka, tp, False)
     batches = [batch for one in found for batch in one.batches]
-    there = {offset: int(value.split(b".", 1)[0]) for batch in batches for offset, value in batch.values}
+    there = {record.offset: value_of(record) for record in read(batches, None)}
     for write in universe.history.writes.values():
         behind = write.tp == tp and write.offset is not None and write.offset >= start
         if behind and there.get(write.offset) != write.value:

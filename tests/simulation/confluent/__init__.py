@@ -4,5 +4,5 @@ Rule 1: librdkafka's threads are the process's asyncio loop. Who calls waits as 
 Rule 2: values are confluent-kafka's own: messages, errors, places.
 Rule 3: what is done is what librdkafka 2.16 does, where the product can see it: which errors are fatal, retriable or end a
     transaction; what is sent again, and for how long; when callbacks come; what a group does with a member.
-Rule 4: there is one leader, which the universe knows; Kafka's protocol is read and written by kio.
+Rule 4: there is one leader, which the universe knows.
 """

@@ -6,26 +6,17 @@ Rule 1: librdkafka asks the controller for what it makes and describes of topics
 from __future__ import annotations
 
 import asyncio
-import struct
+import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, IsolationLevel, KafkaError, TopicPartition
 
-from tests.simulation.confluent.requests import (
-    AWAY,
-    Gone,
-    Kafka,
-    ask,
-    error,
-    metadata,
-    ms,
-    offset_of,
-    raised,
-    topics,
-)  # fmt: skip
+from tests.simulation.confluent.requests import AWAY, Gone, Kafka, error, metadata, offset_of, raised, topics
 from tests.simulation.confluent.waiting import Future, begun, me
+from tests.simulation.kafka.encoding import by_topic
+from tests.simulation.kafka.groups import assigned
 from waterclock.simulation.world import NS, world
 
 TOPIC = 2  # of resources
@@ -44,26 +35,11 @@ def listed(process: Any, kafka: Kafka, topic: str | None, timeout_s: float) -> A
         raise raised(KafkaError._TRANSPORT, retriable=True) from None
     return SimpleNamespace(topics={
         name: SimpleNamespace(
-            topic=name, error=error(one.error_code) if one.error_code else None,
-            partitions={part.partition_index: part for part in one.partitions},
+            topic=name, error=error(one.error) if one.error else None,
+            partitions={part.number: part for part in one.partitions},
         )
         for name, one in found.items()
     })  # fmt: skip
-
-
-def assigned(data: bytes) -> list[TopicPartition]:
-    """What a member of a group was given."""
-    if not data:
-        return []
-    (count,), at, found = struct.unpack_from(">i", data, 2), 6, list[TopicPartition]()
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", data, at)
-        name = data[at + 2 : at + 2 + size].decode()
-        (some,) = struct.unpack_from(">i", data, at + 2 + size)
-        at += 6 + size
-        found += [TopicPartition(name, number) for number in struct.unpack_from(f">{some}i", data, at)]
-        at += 4 * some
-    return found
 
 
 class AdminClient:
@@ -77,7 +53,7 @@ class AdminClient:
         if (here := self._kafka.connection()) is self._controls:
             return
         said = await metadata(self._kafka, [])
-        if here.address not in {(one.host, one.port) for one in said.brokers if one.node_id == said.controller_id}:
+        if here.address not in {(one.host, one.port) for one in said.brokers if one.id == said.controller}:
             here.close()
             raise Gone("not the controller")
         self._controls = here
@@ -108,12 +84,9 @@ class AdminClient:
         return {one.topic: self._begun(request_timeout, lambda one=one: self._create(one)) for one in new}
 
     async def _create(self, new: Any) -> None:
-        configs = [{"name": name, "value": value} for name, value in (new.config or {}).items()]
         await self._to_controller()
-        row = {"name": new.topic, "num_partitions": new.num_partitions, "replication_factor": -1, "assignments": [],
-               "configs": configs}  # fmt: skip
-        answer = await ask(self._kafka, "create_topics", topics=[row], timeout=ms(10_000))
-        _check(answer.topics[0].error_code)
+        row = new.topic, new.num_partitions, -1, [], (new.config or {}).items()
+        _check((await self._kafka.ask("create_topics.5", [row], 10_000, 0)).topics[0].error)
 
     def describe_topics(
         self, names: Any, include_authorized_operations: bool = False, request_timeout: float = 60.0
@@ -123,17 +96,17 @@ class AdminClient:
     async def _describe(self, name: str) -> Any:
         await self._to_controller()
         (found,) = (await topics(self._kafka, [name])).values()
-        _check(found.error_code)
-        return SimpleNamespace(topic_id=str(found.topic_id), authorized_operations=None, partitions=found.partitions)
+        _check(found.error)
+        id = str(uuid.UUID(bytes=found.id))
+        return SimpleNamespace(topic_id=id, authorized_operations=None, partitions=found.partitions)
 
     def describe_configs(self, resources: Sequence[Any], request_timeout: float = 60.0) -> dict[Any, Future]:
         return {one: self._begun(request_timeout, lambda one=one: self._configs(one.name)) for one in resources}
 
     async def _configs(self, topic: str) -> dict[str, Any]:
         await self._to_controller()
-        row = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
-        (found,) = (await ask(self._kafka, "describe_configs", resources=[row])).results
-        _check(found.error_code)
+        (found,) = (await self._kafka.ask("describe_configs", [(TOPIC, topic, None)], 0)).results
+        _check(found.error)
         return {one.name: one for one in found.configs}
 
     def list_consumer_group_offsets(
@@ -144,12 +117,12 @@ class AdminClient:
 
     async def _offsets(self, asked: Any, stable: bool) -> Any:
         (topic,) = {place.topic for place in asked.topic_partitions}
-        row = {"name": topic, "partition_indexes": [place.partition for place in asked.topic_partitions]}
-        answer = await ask(self._kafka, "offset_fetch", group_id=asked.group_id, topics=[row], require_stable=stable)
-        _check(answer.error_code)
+        rows = [(topic, [place.partition for place in asked.topic_partitions])]
+        answer = await self._kafka.ask("offset_fetch.7", asked.group_id, rows, stable)
+        _check(answer.error)
         found = answer.topics[0].partitions
-        _check(next((one.error_code for one in found if one.error_code), 0))
-        made = [TopicPartition(topic, one.partition_index, one.committed_offset, one.metadata or "") for one in found]
+        _check(next((one.error for one in found if one.error), 0))
+        made = [TopicPartition(topic, one.number, one.offset, one.metadata or "") for one in found]
         return SimpleNamespace(topic_partitions=made)
 
     def alter_consumer_group_offsets(self, asked: Sequence[Any], request_timeout: float = 60.0) -> dict[str, Future]:
@@ -157,13 +130,9 @@ class AdminClient:
         return {one.group_id: self._begun(request_timeout, lambda: self._commit(one))}
 
     async def _commit(self, asked: Any) -> Any:
-        rows = [{"partition_index": one.partition, "committed_offset": one.offset, "committed_leader_epoch": -1,
-                 "committed_metadata": one.metadata} for one in asked.topic_partitions]  # fmt: skip
-        named = [{"name": asked.topic_partitions[0].topic, "partitions": rows}]
-        answer = await ask(
-            self._kafka, "offset_commit", group_id=asked.group_id, generation_id_or_member_epoch=-1, member_id="",
-            group_instance_id=None, topics=named)  # fmt: skip
-        _check(next((one.error_code for one in answer.topics[0].partitions if one.error_code), 0))
+        rows = by_topic((one.topic, (one.partition, one.offset, -1, one.metadata)) for one in asked.topic_partitions)
+        answer = await self._kafka.ask("offset_commit.8", asked.group_id, -1, "", None, rows)
+        _check(next((one.error for one in answer.topics[0].partitions if one.error), 0))
         return SimpleNamespace(topic_partitions=asked.topic_partitions)
 
     def list_offsets(
@@ -181,28 +150,24 @@ class AdminClient:
         return {one: self._begun(request_timeout, lambda one=one: self._cut(one)) for one in places}
 
     async def _cut(self, place: Any) -> Any:
-        row = {"name": place.topic, "partitions": [{"partition_index": place.partition, "offset": place.offset}]}
-        answer = await ask(self._kafka, "delete_records", topics=[row], timeout=ms(10_000))
-        (found,) = answer.topics[0].partitions
-        _check(found.error_code)
-        return SimpleNamespace(low_watermark=found.low_watermark)
+        rows = [(place.topic, [(place.partition, place.offset)])]
+        (found,) = (await self._kafka.ask("delete_records", rows, 10_000)).topics[0].partitions
+        _check(found.error)
+        return SimpleNamespace(low_watermark=found.low)
 
     def describe_consumer_groups(self, groups: Sequence[str], request_timeout: float = 60.0) -> dict[str, Future]:
         return {one: self._begun(request_timeout, lambda one=one: self._group(one)) for one in groups}
 
     async def _group(self, group: str) -> Any:
-        (found,) = (await ask(
-            self._kafka, "describe_groups", groups=[group], include_authorized_operations=False)).groups  # fmt: skip
-        _check(found.error_code)
+        (found,) = (await self._kafka.ask("describe_groups", [group], 0)).groups
+        _check(found.error)
         members = [
             SimpleNamespace(
-                member_id=one.member_id,
-                group_instance_id=one.group_instance_id,
-                assignment=SimpleNamespace(topic_partitions=assigned(bytes(one.member_assignment))),
-            )
+                member_id=one.member, group_instance_id=one.instance, assignment=SimpleNamespace(
+                    topic_partitions=[TopicPartition(*place) for place in assigned(one.assignment)]))
             for one in found.members
-        ]
-        return SimpleNamespace(state=STATES.get(found.group_state, ConsumerGroupState.UNKNOWN), members=members)
+        ]  # fmt: skip
+        return SimpleNamespace(state=STATES.get(found.state, ConsumerGroupState.UNKNOWN), members=members)
 
 
 class _Away(Exception):
@@ -211,6 +176,6 @@ class _Away(Exception):
 
 def _check(code: int) -> None:
     if code in AWAY:
-        raise _Away(int(code))
+        raise _Away(code)
     if code:
         raise raised(code)

@@ -19,9 +19,10 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.group import Membership
 from tests.simulation.confluent.producer import GroupMetadata
-from tests.simulation.confluent.records import committed, decoded
-from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, offset_of, raised
+from tests.simulation.confluent.requests import AWAY, Gone, Kafka, error, offset_of, raised
 from tests.simulation.confluent.waiting import begun, me
+from tests.simulation.kafka.batches import read, sound
+from tests.simulation.kafka.encoding import by_topic
 from waterclock.simulation.threads import Event
 from waterclock.simulation.world import NS, world
 
@@ -152,12 +153,12 @@ class Consumer:
         finally:
             self._process.was_silent(began_ns)
         asked = dict(wants)
-        for topic in answer.responses:
+        for topic in answer.topics:
             for one in topic.partitions:
-                place = topic.topic, one.partition_index
+                place = topic.name, one.number
                 if self._places.get(place) is asked[place] and not asked[place].is_paused:
                     self._came_of(place, asked[place], one, self._is_committed)
-        if any(int(one.error_code) for topic in answer.responses for one in topic.partitions):
+        if any(one.error for topic in answer.topics for one in topic.partitions):
             await asyncio.sleep(0.1)
 
     @property
@@ -165,18 +166,13 @@ class Consumer:
         return bool(self._settings.get("isolation.level", "read_committed") == "read_committed")
 
     async def _fetched(self, wants: Sequence[tuple[Place, Position]], most: int) -> Any:
-        rows = (
-            (place, {"partition": place[1], "fetch_offset": one.offset, "partition_max_bytes": most})
-            for place, one in wants
-        )
-        return await ask(
-            self._kafka, "fetch", 20.0, max_wait=ms(self._settings.get("fetch.wait.max.ms", 500)), min_bytes=1,
-            max_bytes=50 << 20, isolation_level=int(self._is_committed), topics=by_topic(rows, "topic", "partitions"),
-            forgotten_topics_data=[],
-        )  # fmt: skip
+        topics = by_topic((topic, (number, -1, one.offset, -1, most)) for (topic, number), one in wants)
+        wait_ms = int(self._settings.get("fetch.wait.max.ms", 500))
+        asked = (-1, wait_ms, 1, 50 << 20, self._is_committed, 0, -1, topics, [], "")
+        return await self._kafka.ask("fetch", *asked, timeout_s=20.0)
 
     def _came_of(self, place: Place, position: Position, came: Any, is_committed: bool) -> None:
-        code = int(came.error_code)
+        code = came.error
         if code == OUT_OF_RANGE:
             position.is_lost = True
             self._tell(position, Message(*place, position.offset, error=error(KafkaError._AUTO_OFFSET_RESET)))
@@ -186,12 +182,10 @@ class Consumer:
             if code not in (*AWAY, 3):
                 self._tell(position, Message(*place, position.offset, error=error(code)))
             return
-        position.low = came.log_start_offset
-        position.high = end = came.last_stable_offset if is_committed else came.high_watermark
-        batches = list(decoded(bytes(came.records or b"")))
-        aborted = [(one.producer_id, one.first_offset) for one in came.aborted_transactions or ()]
-        records = committed(batches, aborted) if is_committed else [r for one in batches for r in one.records]
-        for one in records:
+        position.low = came.start
+        position.high = end = came.stable if is_committed else came.high
+        batches = sound(came.records or b"")
+        for one in read(batches, came.aborted if is_committed else None):
             if one.offset >= position.offset:
                 self._process.saw_read(*place, one)
                 stamp = CREATED, one.timestamp_ms

@@ -9,16 +9,14 @@ Rule 3: whose static name is taken by another is told so (FENCED_INSTANCE_ID), a
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
-from tests.simulation.confluent.admin import assigned
-from tests.simulation.confluent.requests import Gone, Kafka, ask, error, ms, partitions
+from tests.simulation.confluent.requests import Gone, Kafka, error, partitions
 from tests.simulation.confluent.waiting import begun
-from tests.simulation.kafka.encoding import array, data_of, text
+from tests.simulation.kafka.groups import assigned, packed, unpacked
 from waterclock.simulation.world import MS, world
 
 PROTOCOL = "cooperative-sticky"
@@ -27,19 +25,14 @@ ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, NEEDS_ID, FENCED = 22, 25, 27, 
 
 
 def described(topic: str, owned: Collection[int], generation: int) -> bytes:
-    """What a member says of itself: ConsumerProtocolSubscription 1, with its generation as user data."""
-    numbers = array(struct.pack(">i", number) for number in sorted(owned))
-    return struct.pack(">h", 1) + array((text(topic),)) + data_of(struct.pack(">i", generation)) + array(
-        (text(topic) + numbers,))  # fmt: skip
+    """What a member says of itself, with its generation as user data."""
+    return packed("subscription.1", 1, [topic], generation.to_bytes(4, signed=True), [(topic, sorted(owned))])
 
 
 def claims(data: bytes) -> tuple[int, list[int]]:
     """A member's generation, and what it says that it owns."""
-    (size,) = struct.unpack_from(">h", data, 6)
-    at = 8 + size
-    generation, _, size = struct.unpack_from(">iih", data, at + 4)
-    (count,) = struct.unpack_from(">i", data, at + 14 + size)
-    return generation, list(struct.unpack_from(f">{count}i", data, at + 18 + size))
+    said = unpacked("subscription.1", data)
+    return int.from_bytes(said.user, signed=True), said.owned[0].numbers
 
 
 def shared(members: Mapping[str, tuple[int, list[int]]], count: int) -> dict[str, list[int]]:
@@ -89,8 +82,7 @@ class Membership:
     async def _say_goodbye(self) -> None:
         try:
             if self.member:
-                one = {"member_id": self.member, "group_instance_id": self._instance}
-                await ask(self._kafka, "leave_group", group_id=self.group, members=[one])
+                await self._kafka.ask("leave_group.3", self.group, [(self.member, self._instance)])
         except Gone:
             pass
         self._kafka.close()
@@ -120,39 +112,34 @@ class Membership:
 
     async def _join(self) -> None:
         """Join, and stay until the group shares anew."""
-        session = ms(self._settings["session.timeout.ms"])
-        rows = [{"name": PROTOCOL, "metadata": described(self._topic, self._owned, self.generation)}]
-        answer = await ask(
-            self._kafka, "join_group", JOINING_S, group_id=self.group, session_timeout=session,
-            rebalance_timeout=ms(300_000), member_id=self.member, group_instance_id=self._instance,
-            protocol_type="consumer", protocols=rows,
-        )  # fmt: skip
-        code = int(answer.error_code)
+        session_ms = int(self._settings["session.timeout.ms"])
+        rows = [(PROTOCOL, described(self._topic, self._owned, self.generation))]
+        asked = (self.group, session_ms, 300_000, self.member, self._instance, "consumer", rows)
+        answer = await self._kafka.ask("join_group", *asked, timeout_s=JOINING_S)
+        code = answer.error
         if code == NEEDS_ID:
-            self.member = answer.member_id
+            self.member = answer.member
             return
         if code:
             await self._refused(code)
             return
-        self.member, generation = answer.member_id, answer.generation_id
+        self.member, generation = answer.member, answer.generation
         share = dict[str, list[int]]()
-        if answer.leader == answer.member_id:
-            said = {one.member_id: claims(bytes(one.metadata)) for one in answer.members}
+        if answer.leader == answer.member:
+            said = {one.member: claims(one.metadata) for one in answer.members}
             share = shared(said, (await partitions(self._kafka, self._topic))[1])
         await self._sync(generation, share)
 
     async def _sync(self, generation: int, share: Mapping[str, list[int]]) -> None:
-        rows = [{"member_id": name, "assignment": self._packed(numbers)} for name, numbers in share.items()]
-        answer = await ask(
-            self._kafka, "sync_group", 20.0, group_id=self.group, generation_id=generation, member_id=self.member,
-            group_instance_id=self._instance, assignments=rows,
-        )  # fmt: skip
-        if code := int(answer.error_code):
-            await self._refused(code)
+        rows = [(name, packed("assignment", 1, [(self._topic, numbers)], b"")) for name, numbers in share.items()]
+        asked = (self.group, generation, self.member, self._instance, rows)
+        answer = await self._kafka.ask("sync_group", *asked, timeout_s=20.0)
+        if answer.error:
+            await self._refused(answer.error)
             return
         self.generation, self._verdict = generation, 0
         beating = self._process.loop.create_task(self._beat(generation))
-        given = {one.partition for one in assigned(bytes(answer.assignment))}
+        given = {number for _, number in assigned(answer.assignment)}
         world().log(self._process.name, "is given", self._topic, sorted(given), "of generation", generation)
         revoked, new = self._owned - given, given - self._owned
         if revoked:
@@ -169,20 +156,13 @@ class Membership:
         if self._verdict and not self._is_left:
             await self._refused(self._verdict)
 
-    def _packed(self, numbers: Iterable[int]) -> bytes:
-        row = text(self._topic) + array(struct.pack(">i", number) for number in numbers)
-        return struct.pack(">h", 1) + array((row,)) + data_of(b"")
-
     async def _beat(self, generation: int) -> None:
         heard, session = world().now, self._settings["session.timeout.ms"] * MS
         while not self._verdict and not self._is_left:
             await asyncio.sleep(self._settings["heartbeat.interval.ms"] / 1000)
             try:
-                answer = await ask(
-                    self._kafka, "heartbeat", session / 1e9, group_id=self.group, generation_id=generation,
-                    member_id=self.member, group_instance_id=self._instance,
-                )  # fmt: skip
-                code = int(answer.error_code)
+                asked = (self.group, generation, self.member, self._instance)
+                code = (await self._kafka.ask("heartbeat", *asked, timeout_s=session / 1e9)).error
                 self._kafka.elsewhere(code)
             except Gone:
                 code = -1

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.simulation.confluent.requests import AWAY, Gone, ask, by_topic, ms, raised
+from tests.simulation.confluent.requests import AWAY, Gone, raised
 from tests.simulation.confluent.sending import DELAY, SLOW, UNKNOWN, Sending
+from tests.simulation.kafka.encoding import by_topic
 
 CONCURRENT = KafkaError.CONCURRENT_TRANSACTIONS
 
@@ -47,15 +48,14 @@ class Producer(Sending):
         pause = DELAY
         while not self._is_dropped:
             try:
-                answer = await ask(
-                    self._kafka, "init_producer_id", transactional_id=self._name, producer_id=self._id,
-                    producer_epoch=self._epoch, transaction_timeout=ms(self._settings["transaction.timeout.ms"]),
-                )  # fmt: skip
-                code = int(answer.error_code)
+                timeout_ms = int(self._settings["transaction.timeout.ms"])
+                asked = (self._name, timeout_ms, self._id, self._epoch)
+                answer = await self._kafka.ask("init_producer_id.4", *asked)
+                code = answer.error
             except Gone:
                 code = 7
             if not code:
-                self._id, self._epoch, self._bumps = answer.producer_id, answer.producer_epoch, False
+                self._id, self._epoch, self._bumps = answer.producer, answer.epoch, False
                 self._sequences.clear()
                 return
             if code not in AWAY:
@@ -80,28 +80,20 @@ class Producer(Sending):
         self._calls.wait("offsets", lambda: self._offsets(places, group), timeout)
 
     async def _offsets(self, places: Sequence[TopicPartition], group: Any) -> None:
-        who = {
-            "transactional_id": self._name,
-            "producer_id": self._id,
-            "producer_epoch": self._epoch,
-            "group_id": group.group,
-        }
-        await self._until_taken("add_offsets_to_txn", lambda answer: [answer.error_code], **who)
+        who = (self._id, self._epoch)
+        await self._until_taken("add_offsets_to_txn", _only, self._name, *who, group.group)
         self._is_offsets = True
-        rows = ((( one.topic, one.partition), {
-            "partition_index": one.partition, "committed_offset": one.offset, "committed_metadata": one.metadata or ""
-        }) for one in places)  # fmt: skip
+        rows = by_topic((one.topic, (one.partition, one.offset, -1, one.metadata or "")) for one in places)
         await self._until_taken(
-            "txn_offset_commit", lambda answer: [p.error_code for t in answer.topics for p in t.partitions], **who,
-            generation_id=group.generation, member_id=group.member, group_instance_id=group.instance,
-            topics=by_topic(rows, "name", "partitions"),
+            "txn_offset_commit.3", lambda answer: [p.error for t in answer.topics for p in t.partitions],
+            self._name, group.group, *who, group.generation, group.member, group.instance, rows,
         )  # fmt: skip
 
-    async def _until_taken(self, api: str, codes: Callable[[Any], list[int]], **values: Any) -> None:
+    async def _until_taken(self, name: str, codes: Callable[[Any], list[int]], *asked: Any) -> None:
         pause = DELAY
         while self._state in ("open", "ending"):
             try:
-                code = int(next((c for c in codes(await ask(self._kafka, api, 15.0, **values)) if c), 0))
+                code = next((c for c in codes(await self._kafka.ask(name, *asked, timeout_s=15.0)) if c), 0)
             except Gone:
                 code = 7
             if not code:
@@ -128,10 +120,7 @@ class Producer(Sending):
 
     async def _end(self, commits: bool) -> None:
         if self._added or self._is_offsets:
-            await self._until_taken(
-                "end_txn", lambda answer: [answer.error_code], transactional_id=self._name, producer_id=self._id,
-                producer_epoch=self._epoch, committed=commits,
-            )  # fmt: skip
+            await self._until_taken("end_txn", _only, self._name, self._id, self._epoch, commits)
 
     def abort_transaction(self, timeout: float = -1.0) -> None:
         if not self._calls.has("abort"):
@@ -150,6 +139,10 @@ class Producer(Sending):
 
     async def _abort(self) -> None:
         await (self._init() if self._bumps else self._end(False))
+
+
+def _only(answer: Any) -> list[int]:
+    return [answer.error]
 
 
 class GroupMetadata(NamedTuple):

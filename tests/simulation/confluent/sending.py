@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message
 
 from tests.simulation.confluent.admin import listed
-from tests.simulation.confluent.records import Record, encoded
-from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, partitions, raised
+from tests.simulation.confluent.requests import AWAY, Gone, Kafka, error, partitions, raised
 from tests.simulation.confluent.waiting import Calls, begun, me
+from tests.simulation.kafka.batches import Record, encoded
+from tests.simulation.kafka.encoding import by_topic
 from waterclock.simulation.threads import Event
 from waterclock.simulation.world import MS, NS, world
 
@@ -213,17 +214,12 @@ class Sending:
         new = [place for place in places if place not in self._added]
         if not new:
             return True
-        topics = by_topic(((place, place[1]) for place in new), "name", "partitions")
+        asked = (self._name, self._id, self._epoch, by_topic(new))
         try:
-            answer = await ask(self._kafka, "add_partitions_to_txn", **{
-                f"v3_and_below_{name}": value for name, value in (
-                    ("transactional_id", self._name), ("producer_id", self._id), ("producer_epoch", self._epoch),
-                    ("topics", topics))
-            })  # fmt: skip
+            answer = await self._kafka.ask("add_partitions_to_txn", *asked)
         except Gone:
             return False
-        codes = [r.partition_error_code for t in answer.results_by_topic_v3_and_below for r in t.results_by_partition]
-        code = int(next((c for c in codes if c and c != 55), 0))
+        code = next((one.error for topic in answer.topics for one in topic.partitions if one.error not in (0, 55)), 0)
         if not code:
             self._added.update(dict.fromkeys(new))
             return True
@@ -238,8 +234,7 @@ class Sending:
     async def _exchange(self) -> None:
         """Send all batches, and hear of them."""
         sent = dict(self._batches)
-        rows = ((place, {"index": place[1], "records": self._bytes(batch)}) for place, batch in sent.items())
-        data = by_topic(rows, "name", "partition_data")
+        data = by_topic((topic, (number, self._bytes(batch))) for (topic, number), batch in sent.items())
         try:
             self._kafka.connection()
         except Gone:
@@ -247,18 +242,14 @@ class Sending:
         for batch in sent.values():
             batch.may_stand = True
         try:
-            answer = await ask(
-                self._kafka, "produce", 10.0, transactional_id=self._name, acks=-1, timeout=ms(10_000), topic_data=data
-            )
+            answer = await self._kafka.ask("produce", self._name, -1, 10_000, data)
         except Gone:
             for place, batch in sent.items():
                 self._try_again(place, batch, KafkaError._TRANSPORT)
             return await self._pause()
-        for topic in answer.responses:
-            for one in topic.partition_responses:
-                self._answered(
-                    (topic.name, one.index), sent[topic.name, one.index], int(one.error_code), one.base_offset
-                )
+        for topic in answer.topics:
+            for one in topic.partitions:
+                self._answered((topic.name, one.number), sent[topic.name, one.number], one.error, one.base)
         if self._batches:
             await self._pause()
         return None

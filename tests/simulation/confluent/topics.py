@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from tests.simulation.confluent.records import Batch, Record, committed, decoded
-from tests.simulation.confluent.requests import Gone, Kafka, ask, ms, offset_of, partitions
+from tests.simulation.confluent.requests import Gone, Kafka, offset_of, partitions
+from tests.simulation.kafka.batches import Batch, Record, read, sound
 
 
 class Whole(NamedTuple):
@@ -19,16 +19,16 @@ class Whole(NamedTuple):
     @property
     def records(self) -> list[Record]:
         """What a reader of committed records gets."""
-        return [one for one in committed(self.batches, self.aborted) if one.offset >= self.first]
+        return [one for one in read(self.batches, self.aborted) if one.offset >= self.first]
 
     @property
     def transactions(self) -> list[list[Record]]:
         """The records of each transaction that was committed, in the order of their markers."""
         found, is_open = list[list[Record]](), dict[int, list[Record]]()
         for one in self.batches:
-            if one.ends is None:
+            if one.commits is None:
                 is_open.setdefault(one.producer, []).extend(one.records)
-            elif (records := is_open.pop(one.producer, None)) and one.ends:
+            elif (records := is_open.pop(one.producer, None)) and one.commits:
                 found.append(records)
         return found
 
@@ -62,17 +62,14 @@ async def whole(kafka: Kafka, place: tuple[str, int]) -> Whole:
     _, first = await until_done(lambda: offset_of(kafka, place, -2, True))
     found, at = Whole(first, [], set()), first
     while at < end:
-        row = {"partition": place[1], "fetch_offset": at, "partition_max_bytes": 1 << 20}
+        topics = [(place[0], [(place[1], -1, at, -1, 1 << 20)])]
         try:
-            answer = await ask(
-                kafka, "fetch", max_wait=ms(100), min_bytes=1, max_bytes=1 << 22, isolation_level=1,
-                topics=[{"topic": place[0], "partitions": [row]}], forgotten_topics_data=[],
-            )  # fmt: skip
+            answer = await kafka.ask("fetch", -1, 100, 1, 1 << 22, 1, 0, -1, topics, [], "")
         except Gone:
             continue
-        came = answer.responses[0].partitions[0]
-        batches = list(decoded(bytes(came.records or b"")))
+        came = answer.topics[0].partitions[0]
+        batches = sound(came.records or b"")
         found.batches.extend(one for one in batches if one.last >= at)
-        found.aborted.update((one.producer_id, one.first_offset) for one in came.aborted_transactions or ())
+        found.aborted.update(came.aborted)
         at = batches[-1].last + 1 if batches else at
     return found

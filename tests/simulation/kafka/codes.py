@@ -1,9 +1,4 @@
-"""Numbers of Kafka's protocol: its requests, and the errors that clients tell apart."""
-
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 3, 8, 9
-FIND, JOIN, HEARTBEAT, LEAVE, SYNC, CREATE_TOPICS, DELETE_TOPICS = 10, 11, 12, 13, 14, 19, 20
-DELETE_RECORDS, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, TXN_OFFSETS = 21, 22, 24, 25, 26, 28
-CREATE_ACLS, DELETE_ACLS, GROUP_HEARTBEAT = 30, 31, 68
+"""Kafka's errors that clients tell apart."""
 
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, TIMED_OUT = 0, 1, 3, 7
 LOAD, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
@@ -14,22 +9,7 @@ NO_SESSION, BAD_SESSION, MEMBER_ID_REQUIRED, FENCED_INSTANCE, GROUP_FULL = 70, 7
 NOT_CONTROLLER, UNKNOWN_ID, FENCED_MEMBER, UNRELEASED, STALE_EPOCH, ABORTABLE = 41, 100, 110, 111, 113, 120
 
 # the same request may be sent again: the broker is not ready, not the leader, its disk is full or its follower away
-RETRIABLE = frozenset(
-    (
-        UNKNOWN_TOPIC,
-        5,
-        6,
-        TIMED_OUT,
-        13,
-        LOAD,
-        NOT_AVAILABLE,
-        NOT_COORDINATOR,
-        19,
-        20,
-        NOT_CONTROLLER,
-        CONCURRENT,
-        STORAGE,
-    )
-)
+RETRIABLE = frozenset((UNKNOWN_TOPIC, 5, 6, TIMED_OUT, 13, LOAD, NOT_AVAILABLE, NOT_COORDINATOR, 19, 20, NOT_CONTROLLER,
+                       CONCURRENT, STORAGE))  # fmt: skip
 FINAL = frozenset(range(-1, 140)) - RETRIABLE - {NONE}
 ELSEWHERE = frozenset((6, LOAD, NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER))  # another one leads

@@ -6,7 +6,7 @@ import asyncio
 import struct
 from typing import Any
 
-from tests.simulation.kafka.encoding import Answer, text
+from tests.simulation.kafka.encoding import Message, message, text
 
 
 class Gone(Exception):
@@ -57,29 +57,29 @@ class Connection:
         except OSError:
             self.close()
 
-    def ask(self, key: int, version: int, body: bytes, flexible: bool = False) -> asyncio.Future[bytes]:
-        """A future of the answer's body."""
+    def ask(self, asked: Message, *values: Any) -> asyncio.Future[bytes]:
+        """A future of the answer behind its number."""
+        body = asked.write(*values)
         future = self.loop.create_future()
         if self.gone:
             future.set_exception(Gone("closed"))
             return future
         self.number += 1
-        head = struct.pack(">hhi", key, version, self.number) + text(self.process.name) + (b"\0" if flexible else b"")
+        head = struct.pack(">hhi", asked.key, asked.version, self.number) + text(self.process.name)
+        head += b"\0" if asked.is_flexible else b""
         self.waits[self.number] = future
         self.out += struct.pack(">i", len(head) + len(body)) + head + body
         self._write()
         return future
 
-    async def call(self, key: int, version: int, body: bytes, timeout: float = 10.0, flexible: bool = False) -> Answer:
-        answered = self.ask(key, version, body, flexible)
-        late = self.loop.call_later(timeout, self._late, answered)
+    async def call(self, name: str, *values: Any, timeout_s: float) -> Any:
+        asked = message(name)
+        answered = self.ask(asked, *values)
+        late = self.loop.call_later(timeout_s, self._late, answered)
         try:
-            made = Answer(await answered)
+            return asked.answer(await answered)
         finally:
             late.cancel()
-        if flexible:
-            made.tags()
-        return made
 
     def _late(self, answered: asyncio.Future[bytes]) -> None:
         if not answered.done():

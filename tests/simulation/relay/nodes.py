@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.confluent.records import Record
+from tests.simulation.kafka.batches import Record
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
 from waterclock.simulation import disk

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from tests.simulation.confluent.records import Record
+from tests.simulation.kafka.batches import Record
 from tests.simulation.relay.senders import ABSENT, INPUT
 from waterclock.simulation.world import NS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation.confluent.records import Headers, Record, encoded
-from tests.simulation.confluent.requests import Gone, Kafka, ask, ms
+from tests.simulation.confluent.requests import Gone, Kafka
+from tests.simulation.kafka.batches import Headers, Record, encoded
 from waterclock.simulation.world import MS
 
 INPUT, TARGETS, ABSENT = "delays", ("to-a", "to-b"), "nowhere"
@@ -45,16 +45,13 @@ class Sender:
     async def _send(self) -> None:
         number = self.rng.randrange(self.partitions)
         records = [self._record(number) for _ in range(self.rng.randrange(1, self.most + 1))]
-        data = encoded(records, -1, -1, -1, False)
-        rows = [{"name": INPUT, "partition_data": [{"index": number, "records": data}]}]
-        answer = await ask(self.kafka, "produce", transactional_id=None, acks=-1, timeout=ms(10_000), topic_data=rows)
-        found = answer.responses[0].partition_responses[0]
-        if int(found.error_code):
-            self.kafka.elsewhere(int(found.error_code))
+        error, base = await self.kafka.produce((INPUT, number), encoded(records))
+        if error:
+            self.kafka.elsewhere(error)
             await asyncio.sleep(0.1)
             return
         for count, one in enumerate(records):
-            self.promises.acknowledged(number, found.base_offset + count, one)
+            self.promises.acknowledged(number, base + count, one)
 
     def _record(self, number: int) -> Record:
         self.value += 1

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.rules.oracle import FOREVER, NEVER, Oracle, Out, Row, Spec
-from tests.simulation.confluent.records import Record
+from tests.simulation.kafka.batches import Record
 from tests.simulation.rules.senders import HEARTBEAT, INPUT, us_of
 
 ORDERED: dict[str, Callable[[Out], Any]] = {

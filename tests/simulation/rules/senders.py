@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.rules.oracle import Row
-from tests.simulation.confluent.records import Record, encoded
-from tests.simulation.confluent.requests import Gone, Kafka, ask, ms
+from tests.simulation.confluent.requests import Gone, Kafka
+from tests.simulation.kafka.batches import Record, encoded
 from waterclock.simulation.world import MS
 
 INPUT, HEARTBEAT = "rule-events", "waterclock-heartbeat"
@@ -75,44 +75,31 @@ class Sender:
             if await self._put(records, *self._producer):
                 await self._end(self.rng.random() >= self.aborts)
 
-    def _who(self) -> dict[str, Any]:
-        assert self._producer is not None
-        return {"transactional_id": self.name.split(".")[0], "producer_id": self._producer[0],
-                "producer_epoch": self._producer[1]}  # fmt: skip
-
     async def _begin(self, numbers: list[int]) -> bool:
         if self._producer is None:
-            answer = await ask(
-                self.kafka, "init_producer_id", transactional_id=self.name.split(".")[0], producer_id=-1,
-                producer_epoch=-1, transaction_timeout=ms(3_000),
-            )  # fmt: skip
-            if not await self._is_good(int(answer.error_code)):
+            answer = await self.kafka.ask("init_producer_id.4", self.name.split(".")[0], 3_000, -1, -1)
+            if not await self._is_good(answer.error):
                 return False
-            self._producer = answer.producer_id, answer.producer_epoch
+            self._producer = answer.producer, answer.epoch
             self._sequences.clear()
-        topics = [{"name": INPUT, "partitions": numbers}]
-        named = {f"v3_and_below_{name}": value for name, value in {**self._who(), "topics": topics}.items()}
-        answer = await ask(self.kafka, "add_partitions_to_txn", **named)
-        codes = [r.partition_error_code for t in answer.results_by_topic_v3_and_below for r in t.results_by_partition]
-        return await self._is_good(max(map(int, codes)))
+        places = [(INPUT, number) for number in numbers]
+        return await self._is_good(await self.kafka.add_partitions(self.name.split(".")[0], *self._producer, places))
 
     async def _put(self, records: dict[int, list[Record]], producer: int, epoch: int) -> bool:
         rows = []
         for number, some in records.items():
             first = self._sequences.get(number, 0) if producer >= 0 else -1
             self._sequences[number] = first + len(some)
-            rows.append({"index": number, "records": encoded(some, producer, epoch, first, producer >= 0)})
+            rows.append((number, encoded(some, producer, epoch, first, producer >= 0)))
         name = self.name.split(".")[0] if producer >= 0 else None
-        answer = await ask(
-            self.kafka, "produce", transactional_id=name, acks=-1, timeout=ms(10_000),
-            topic_data=[{"name": INPUT, "partition_data": rows}],
-        )  # fmt: skip
-        return await self._is_good(max(int(one.error_code) for one in answer.responses[0].partition_responses))
+        answer = await self.kafka.ask("produce", name, -1, 10_000, [(INPUT, rows)])
+        return await self._is_good(max(one.error for one in answer.topics[0].partitions))
 
     async def _end(self, commits: bool) -> None:
+        assert self._producer is not None
         code = 51
         while code == 51:
-            code = int((await ask(self.kafka, "end_txn", **self._who(), committed=commits)).error_code)
+            code, *_ = await self.kafka.end(False, self.name.split(".")[0], *self._producer, commits)
         await self._is_good(code)
 
     async def _is_good(self, code: int) -> bool:

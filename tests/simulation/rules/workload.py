@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.rules.oracle import Expectation, Out, Spec
-from tests.simulation.confluent.records import Record, encoded
-from tests.simulation.confluent.requests import Kafka, ask, ms
+from tests.simulation.confluent.requests import Kafka
 from tests.simulation.confluent.topics import make, until_done, whole
+from tests.simulation.kafka.batches import Record, encoded
 from tests.simulation.rules.promises import Expected, Found, check
 from tests.simulation.rules.senders import CLOSING, HEARTBEAT, INPUT, Events, S, Sender, us_of
 from waterclock.simulation.world import MS, NS
@@ -171,10 +171,8 @@ class SimulatedRules:
 
     async def _close(self, kafka: Kafka, number: int) -> tuple[int]:
         now_ms = self.world.wall_shift_ms + self.world.now // MS
-        data = encoded([Record(0, now_ms, None, None, [(HEARTBEAT, CLOSING.encode())])], -1, -1, -1, False)
-        rows = [{"name": INPUT, "partition_data": [{"index": number, "records": data}]}]
-        answer = await ask(kafka, "produce", transactional_id=None, acks=-1, timeout=ms(10_000), topic_data=rows)
-        code = int(answer.responses[0].partition_responses[0].error_code)
+        data = encoded([Record(0, now_ms, None, None, [(HEARTBEAT, CLOSING.encode())])])
+        code, _ = await kafka.produce((INPUT, number), data)
         kafka.elsewhere(code)
         return (code,)
 

@@ -6,14 +6,20 @@ import importlib.util
 import json
 import re
 import shutil
+import sqlite3
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import SQL, store_of
+from tests.local.places import into
 from tests.local.running import run_locally
+from tests.sinks.stores import Store, TopicStore
 from tests.spark.pipelines import make_pipeline, orders, run
 from tests.spark.rescaling.staged import STAGES, go_on_with, next_stage
 from tests.spark.rescaling.test_moving import all_of, in_peace, mixed_pipeline, move, nothing, refused, stage_of
@@ -83,6 +89,35 @@ def test_a_pipeline_of_a_topic_comes_back_from_spark(spark: SparkSession, kafka_
         else:
             run_locally(files[0])
     assert all_of(files[0]) == all_of(files[1])
+
+
+@pytest.fixture(params=[*SQL[1:], "topic"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Every other sink than SQLite that both engines write to."""
+    if request.param == "topic":
+        return TopicStore(request.getfixturevalue("kafka_broker").bootstrap)
+    return store_of(request, tmp_path)
+
+
+@pytest.mark.long(seconds=40)
+def test_each_sink_goes_there_and_back(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    file = into(mixed_pipeline(tmp_path / "moved"), store)
+    stage_of(file, 0)
+    run_locally(file)
+    move(spark, file, tmp_path / "there")
+    go_on_with(file, tmp_path / "there")
+    stage_of(file, 1)
+    run(spark, file)
+    back(spark, file, tmp_path / "back")
+    next_stage(file, STAGES - 1)
+    run_locally(file)
+    columns = 'kind, "key", rule, source_id, result_id'
+    peace = mixed_pipeline(tmp_path / "peace")
+    in_peace(peace, run_locally)
+    with closing(sqlite3.connect(peace.parent / "out.db")) as db:
+        wanted = Counter(db.execute(f"SELECT {columns} FROM results").fetchall())
+    assert Counter(map(tuple, store.look(columns))) == wanted
+    assert len(store.look("file, line", "results_dead_letters")) == 4
 
 
 class Death(BaseException):

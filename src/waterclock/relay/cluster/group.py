@@ -87,7 +87,7 @@ class Member:
         self._lost = lost
         self.connection_broke = self.was_given = False
         self._fenced_ns: deque[int] = deque(maxlen=2)
-        asking = _consumer(self._settings, group, None)
+        asking = library.Consumer({**settings, "group.id": group})
         self.outsider = asking.consumer_group_metadata()
         asking.close()
         self.open()

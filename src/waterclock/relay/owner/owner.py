@@ -76,7 +76,6 @@ class Owner:
         self.log_span = start.log_span
         self.reads_to = start.end  # nothing is delivered before the input was read to here
         self.may_have_missed_input = self.was_late = False
-        self.known_ns = context.clock.monotonic_ns()
         self._filed = start.filed
         self._fingerprint = store.fingerprint
         self._reached = 0  # librdkafka says that the input was read up to here
@@ -96,7 +95,7 @@ class Owner:
         self.most_letters, self.anew = MOST, 0
         self.pace, self.rest = Pace(), Rest()
         self.rest_until_ns = self.committed_ns = 0
-        self.heard()
+        self.known_ns = self.heard_ns = context.clock.monotonic_ns()
         self.has_work = True
         self.checkpoints = Checkpoints(self._checkpoint, CHECKPOINT_NS, context.clock)
         self.checkpoints.is_changed = True

@@ -1,4 +1,4 @@
-"""Campaigns of kills under load with promotion, and the commands as a user types them."""
+"""The commands of a pair as a user types them. Kills under load: tests/simulation, tests/broker/consistency."""
 
 from __future__ import annotations
 
@@ -12,24 +12,10 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.consistency.node import Node, free_port
-from tests.broker.replication.campaign import SETTINGS, check
 from tests.broker.replication.pairs import pair, until
 from waterclock.broker import Broker
 
 BROKER = [sys.executable, "-m", "waterclock.cli", "broker"]
-
-
-@pytest.mark.always
-def test_two_kills_lose_and_repeat_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    assert check(tmp_path, seed=2, kills=2)
-
-
-@pytest.mark.long(seconds=15)
-@pytest.mark.parametrize("part", range(5))
-def test_fifty_kills_lose_and_repeat_nothing_that_was_acknowledged(
-    tmp_path: Path, campaign_seed: int, part: int
-) -> None:
-    assert check(tmp_path, seed=campaign_seed, kills=10)
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -67,7 +53,7 @@ def test_a_process_that_cannot_follow_ends_with_a_sentence(tmp_path: Path) -> No
 
 
 def test_a_follower_process_says_that_it_is_one(tmp_path: Path) -> None:
-    node = Node(tmp_path / "one", SETTINGS)
+    node = Node(tmp_path / "one", {})
     node.start(follow=f"127.0.0.1:{free_port()}")
     assert node.process is not None
     until(lambda: "cannot be reached" in "".join(node.said))
