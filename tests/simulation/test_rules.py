@@ -49,7 +49,6 @@ def test_a_seed_with_rules_has_one_history_alone_and_among_others(of: str) -> No
         "rules-aborted-read",
         "local-snapshot-ahead-of-the-sink",
         "local-replay-begins-late",
-        "local-replay-counts-twice",
         "local-watermarks-forgotten",
     ],
 )

@@ -11,11 +11,7 @@ _EDITS: dict[str, tuple[str, str, str]] = {
         "        self._keep(made.written)\n        written = self._outlets.write(batch)  # 2 3 4 5\n"),
     "local-replay-begins-late": (
         PIPELINE, "in range(at + 1, self._batch + 1):  # 3", "in range(at + 2, self._batch + 1):  # 3"),
-    "local-replay-counts-twice": ("local.state", "            if batch_id > held.at:\n", "            if batch_id >= 0:\n"),
     "local-watermarks-forgotten": (PIPELINE, "        if at >= 0:\n", "        if at < 0 and records:\n"),
-    "local-tail-past-trouble": (
-        "streaming.topics.tail", "                return None\n            if error is not None:",
-        "                continue\n            if error is not None:"),
 }  # fmt: skip
 TABLE = {name: (edit,) for name, edit in _EDITS.items()}
 """(module of the product, text that is there once, what stands there instead)."""
