@@ -107,7 +107,7 @@ class SimulatedPipeline(pipelines.Pipeline):
         self._checkpoint.close_again()
         self._report, self._last_moment = None, self._clock.monotonic_s()
         self._closed = self._was_closed = self._checkpoint.is_source_closed()
-        self._gathering.begin()
+        self._account.gathering.begin()
 
     def query(self, session: Session, parts: int) -> Query:
         stream: Any = self._stream
@@ -166,7 +166,7 @@ class RulesNode:
             while not (process.stops or made.is_over):
                 if query.step():
                     self.batches += 1
-                    self.world.log(self.name, "batch", query.number - 1, sorted(made._totals.items()))
+                    self.world.log(self.name, "batch", query.number - 1, sorted(made._account.totals.items()))
                 else:
                     self.world.sleep(round(IDLE_S * NS))
             self.is_done = made.is_over
