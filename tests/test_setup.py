@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
+import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
-SETUP = Path(__file__).parents[1] / "setup.py"
+ROOT = Path(__file__).parents[1]
+SETUP = ROOT / "setup.py"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,11 @@ def test_what_cython_has_made_is_kept_until_a_source_is_younger_or_cython_anothe
     assert not is_young(tmp_path / "none.c", [source, shared], "3.1")
     os.utime(shared, (2, 2))
     assert not is_young(made, [source, shared], "3.1")
+
+
+def test_what_is_pinned_can_be_installed_with_the_oldest_python_that_is_promised() -> None:
+    # Debian 12 has 3.11.2: a pin that wanted 3.11.5 kept `make test` from setting itself up there
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (oldest,) = re.findall(r"^>=(\d+\.\d+)$", project["requires-python"])
+    wanted = {f"{one.name} {one.version}": one.metadata.get("Requires-Python") or "" for one in distributions()}
+    assert [name for name, pythons in wanted.items() if f"{oldest}.0" not in SpecifierSet(pythons)] == []
