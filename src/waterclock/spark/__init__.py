@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from waterclock.spark.batch.steps import reshaped
     from waterclock.spark.delays import pending
     from waterclock.spark.packing.transform import transform_with
-    from waterclock.spark.pipeline import Pipeline, write_once
+    from waterclock.spark.pipeline import Pipeline
     from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import start_session
     from waterclock.spark.streams import folder, topics
     from waterclock.spark.tables.sink import SparkTable
+    from waterclock.spark.write_once import write_once
 
 __all__ = [
     "Pipeline",
@@ -42,7 +43,7 @@ _HOME = {
     "start_session": "session.session",
     "topics": "streams",
     "transform_with": "packing.transform",
-    "write_once": "pipeline",
+    "write_once": "write_once",
 }
 _found = first_use(__name__, {name: f"waterclock.spark.{home}" for name, home in _HOME.items()})
 

@@ -45,7 +45,8 @@ from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema
-from waterclock.spark.streams import check_source, results_of, stream_of
+from waterclock.spark.streams import check_source, stream_of
+from waterclock.spark.succession import Succession
 from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
@@ -90,16 +91,14 @@ class Pipeline:
         self._rules = rules
         self._outlets = Outlets(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
+        self._source, self._clock, self._session = source, SystemClock(), getattr(source, "sparkSession", None)
         folder = place_of(checkpoint, Path.cwd())
-        self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
-        self._reads = Reads(self._checkpoint)
         check_source(source, rules)
         for outlet in self._outlets:
             check_places(None, getattr(source, "path", None), folder, outlet.path)
-        self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._have(Checkpoint(folder))
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
-        self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
         self._schema = results_schema(self._stream, self._rules)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
@@ -109,7 +108,13 @@ class Pipeline:
         self._batches = self._events = 0
         self._gathering = Gatherer(name, self._clock)
         self._last_us = CLOSING_US - self._delay_us  # the watermark that the close is shown at
-        self._behind = Behind(source, self._checkpoint)
+
+    def _have(self, checkpoint: Checkpoint) -> None:
+        """All that belongs to one checkpoint."""
+        self._checkpoint, self._owner, self._reads = checkpoint, owner_of(checkpoint.path), Reads(checkpoint)
+        self._stream = stream_of(self._source, self._rules, self._delay_us, checkpoint)
+        self._behind = Behind(self._source, checkpoint)
+        self._succession = Succession(checkpoint, self._clock, self._outlets.only)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -139,6 +144,7 @@ class Pipeline:
         started = self._last_moment
         self._closed = self._was_closed = self._checkpoint.is_source_closed()
         self._gathering.begin()
+        self._succession.begin(session.sparkContext.master)
         with listening(session, self._heard):
             self._run(session, live)
         return self._summary(self._clock.monotonic_s() - started)
@@ -240,27 +246,52 @@ class Pipeline:
         if self._rules is None:
             worked = packed.select("frame").where("frame IS NOT NULL")
         else:
-            worked = operator.apply(self._rules, packed, self._outlets.columns)
+            worked = operator.apply(self._rules, packed, self._outlets.columns, self._succession.flag)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         with interpreted(session) if self._stream.packs_itself else nullcontext():
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; if a worker of Spark's started too slowly, start the query again (starts.py)."""
+        """Come to the end of the run. If a worker of Spark's started too slowly, start the query again (starts.py); if
+        another checkpoint takes the place of this one, with that (succession.py)."""
         while True:
             try:
-                return self._go_on() if live else self._finish(session)
+                self._go_on() if live else self._finish(session)
+                if not self._succession.halts:
+                    return
             except StreamingQueryException as error:
-                if not self._starts.again(str(error)):
+                if not self._succession.halts and not self._starts.again(str(error)):
                     raise
-                self._failure = None
-                self._query = self._start(session, live)
+            self._failure = None
+            if self._succession.halts:
+                asked = self._succession.wait(lambda: self._stopped)
+                if asked is not None:
+                    self._move(session, Checkpoint(Path(asked["to"])), asked["bytes"])
+                if self._stopped:
+                    return
+            self._query = self._start(session, live)
+
+    def _move(self, session: SparkSession, new: Checkpoint, size: int) -> None:
+        """Hand the sink over to the checkpoint `new`, whose state takes `size` bytes, and go on with that."""
+        old, stream, behind, owner = self._checkpoint, self._stream, self._behind, self._owner
+        succession = self._succession
+        self._have(new)
+        try:
+            self._owner.take()
+            self._outlets.hand_over(old, new, size)
+            succession.switched()
+        finally:
+            stream.close()
+            behind.close()
+            owner.let_go()
+        self._asked = new.buckets()
+        self.check(session)
 
     def _go_on(self) -> None:
         assert self._query is not None
         while not (self._ended or self._closed) and not self._query.awaitTermination(_LOOK_EVERY_S):
-            pass
+            self._succession.look(self._query)
         if self._closed:
             self._query.processAllAvailable()  # let Spark write down that the last batch is done
 
@@ -299,6 +330,7 @@ class Pipeline:
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
         began = self._clock.monotonic_s()
         self._owner.check()  # a run that was taken over leaves the state alone
+        self._succession.batch_begins(batch_id)
         self._reads.note(batch_id)
         taken = self._taken(batch, batch_id)  # 1
         if self._rules is not None and not self._batches:
@@ -312,6 +344,7 @@ class Pipeline:
         self._refuse_what_came_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
         written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
+        self._succession.batch_is_written(batch_id, made, taken)
         if written is not None:
             self._starts.came_further()
             self._batches += 1
@@ -358,24 +391,6 @@ class Pipeline:
     def _summary(self, seconds: float) -> Summary:
         outlets, counts = self._outlets, (self._batches, self._events)
         return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
-
-
-def write_once(
-    stream: DataFrame,
-    sink: Any,
-    checkpoint: str | Path | Place,
-    *,
-    live: bool = False,
-    close: bool = True,
-    name: str = "write_once",
-) -> Summary:
-    """Write `stream`, which went through `rules.on_spark()` and anything after it, into `sink`, each batch once.
-
-    It runs until there is nothing new, and closes; with `live`, until Ctrl-C. docs/pipeline-api.md is its guide.
-    """
-    source = results_of(stream)
-    with Pipeline(source, None, sink, checkpoint, watermark_delay=source.delay_us, close=close, name=name) as pipeline:
-        return pipeline.run(live=live)
 
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:

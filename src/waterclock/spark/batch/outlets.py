@@ -28,7 +28,13 @@ from waterclock.sinks.base import OwnSink
 from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.steps import ResultStep
-from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
+from waterclock.spark.checkpoint.state_files import (
+    ahead,
+    handing_over,
+    number_in_sink,
+    number_of_handing_over,
+    refuse_handed_over,
+)
 from waterclock.streaming.given import ChosenColumns, of_kinds, with_results
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
@@ -191,6 +197,15 @@ class Outlets:
                 "keep its buckets, or start over with --fresh"
             )
         return self.first
+
+    def hand_over(self, old: Checkpoint, new: Checkpoint, size: int) -> None:
+        """Give the only sink from one checkpoint to another, whose state takes `size` bytes."""
+        only = self.only()
+        assert only.schema is not None, "plan comes first"
+        done, grown = old.last_done(), size - only.sink.totals().get("state_bytes", 0)
+        assert done is not None
+        number = number_of_handing_over(old, new, done, only.sink.last_applied())
+        written_once(only.sink, handing_over(new, only.schema, number, grown))
 
     def describe(self) -> str:
         """Where all of it is, for messages to people."""

@@ -151,6 +151,7 @@ def parts_of(rules: Rules, stored: StoredBucket, shelf: Blobs, count: int, at: i
 
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+_LOOK_EVERY_S = 0.05
 _Frame = Row("frame")
 
 
@@ -189,29 +190,60 @@ def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, c
     return Written(sum(row.held for row in laid), sum(row.deadlines for row in laid), 0)
 
 
+class StateQuery:
+    """The query over parts in a folder, with the checkpoint `new`; its state lies in so many `partitions`."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        new: Checkpoint,
+        folder: Place,
+        processor: PartsProcessor,
+        partitions: int,
+        **trigger: Any,
+    ) -> None:
+        """`trigger` as Spark takes it: availableNow, or how often it looks for more parts."""
+        self._new, self._found = new, dict[int, list[Any]]()
+        before = session.conf.get(PARTITIONS)
+        session.conf.set(PARTITIONS, str(partitions))
+        try:
+            rows = session.readStream.schema(PARTS).parquet(literal(folder))
+            packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
+            worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
+            writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(self._take)
+            self._query = writer.trigger(**trigger).start()
+        finally:
+            session.conf.set(PARTITIONS, str(before))
+
+    def end(self) -> list[Any]:
+        """Wait for the end, and give what there is of the only batch."""
+        self._query.awaitTermination()
+        if len(self._found) != 1 or self._new.last_done() != 0:
+            raise StateMismatch(
+                f"the state was not written in one batch but in {len(self._found)}: nothing was handed over"
+            )
+        return self._found[0]
+
+    def batch(self, number: int, look: Callable[[], object] = lambda: None) -> list[Any]:
+        """Wait until batch `number` is done, and `look` meanwhile; what the frames of all buckets say."""
+        while self._new.last_done() != number:
+            self._query.awaitTermination(_LOOK_EVERY_S)
+            look()
+        return self._found.pop(number)
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def _take(self, batch: DataFrame, batch_id: int) -> None:
+        self._found[batch_id] = [msgpack.unpackb(row.frame) for row in batch.collect()]
+
+
 def write_state(
     session: SparkSession, new: Checkpoint, folder: Place, processor: PartsProcessor, partitions: int
 ) -> Written:
-    """Run the query over the parts in `folder` with the checkpoint `new`, its state in so many `partitions`."""
-    found: list[Written] = []
-
-    def take(batch: DataFrame, batch_id: int) -> None:
-        sums = [msgpack.unpackb(row.frame) for row in batch.collect()]
-        found.append(Written(*map(sum, zip(*sums, strict=True))))
-
-    before = session.conf.get(PARTITIONS)
-    session.conf.set(PARTITIONS, str(partitions))
-    try:
-        rows = session.readStream.schema(PARTS).parquet(literal(folder))
-        packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
-        worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
-        writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(take)
-        writer.trigger(availableNow=True).start().awaitTermination()
-    finally:
-        session.conf.set(PARTITIONS, str(before))
-    if len(found) != 1 or new.last_done() != 0:
-        raise StateMismatch(f"the state was not written in one batch but in {len(found)}: nothing was handed over")
-    return found[0]
+    """Run the query over the parts in `folder` to its end, which is one batch."""
+    query = StateQuery(session, new, folder, processor, partitions, availableNow=True)
+    return Written(*map(sum, zip(*query.end(), strict=True)))
 
 
 def _sum(parts: list[StatePart], name: str) -> int:

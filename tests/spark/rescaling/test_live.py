@@ -1,0 +1,195 @@
+"""A pipeline's state carried over while it runs: the same results, and one of two checkpoints goes on after any death."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.pipelines import make_pipeline, orders
+from tests.spark.rescaling.kill_driver import Death
+from tests.spark.rescaling.staged import expected, go_on_with, outcomes, refused, run, usable
+from waterclock.errors import WaterclockError
+from waterclock.spark.batch.outlets import Outlets
+from waterclock.spark.checkpoint import state_files
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.pipeline import Pipeline, configured
+from waterclock.spark.rescaling.live import LiveRescale, Moved, rescale_live
+from waterclock.spark.succession import Succession
+from waterclock.streaming.toml.config import load
+
+pytestmark = pytest.mark.spark
+PATIENCE_S = 120.0
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+class Living:
+    """A live run in a thread, whose files come one by one."""
+
+    def __init__(self, spark: SparkSession, folder: Path, rows: int = 60, files: int = 40) -> None:
+        self.spark, self.folder = spark, folder
+        self.file = make_pipeline(folder, orders(rows), files)
+        (folder / "in").rename(folder / "later")
+        (folder / "in").mkdir()
+        self.old, self.new = Checkpoint(folder / "checkpoint"), Checkpoint(folder / "new")
+        text = self.file.read_text().replace("[spark.conf]", "[spark]\nbuckets = 4\n[spark.conf]")
+        self.file.write_text(text)
+        self.failure: BaseException | None = None
+
+    def begin(self) -> None:
+        self.failure = None
+        self._pipeline: Pipeline = configured(load(self.file))
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._pipeline.run(self.spark, live=True)
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._pipeline.close()
+
+    def more(self, count: int = 1) -> None:
+        """So many files more, each of them in the sink before the next one comes."""
+        for name in sorted(part.name for part in (self.folder / "later").iterdir())[:count]:
+            (self.folder / "later" / name).rename(self.folder / "in" / name)
+            taken = len([*(self.folder / "in").iterdir()])
+            until(lambda taken=taken: self._taken() >= taken or self.failure is not None, f"{name} is taken")
+
+    def _taken(self) -> int:
+        return self._pipeline._totals.get("files", 0)
+
+    def end(self) -> None:
+        self._pipeline.end()
+        self._thread.join(PATIENCE_S)
+
+    def died(self) -> BaseException:
+        until(lambda: not self._thread.is_alive(), "the run ends")
+        assert self.failure is not None
+        return self.failure
+
+    def carry(self, buckets: int = 8) -> Moved:
+        """Carry the state over, while files come in."""
+        config = load(self.file)
+        assert config.rules is not None
+        return rescale_live(self.spark, self.old, self.new, config.rules, buckets, lambda line: self.more())
+
+    def to_the_end(self, checkpoint: Checkpoint) -> None:
+        """All that is left, with the checkpoint that counts."""
+        go_on_with(self.file, checkpoint.path)
+        self.file.write_text(self.file.read_text().replace("buckets = 4", f"buckets = {checkpoint.buckets()}"))
+        for part in (self.folder / "later").iterdir():
+            part.rename(self.folder / "in" / part.name)
+        run(self.spark, self.file)
+        assert outcomes(self.file) == expected(self.file)
+
+
+@contextmanager
+def dying(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, nth: int = 1, before: bool = False) -> Iterator[None]:
+    """Whoever comes to the end of that call for the nth time, or to its begin, dies there."""
+    real, calls = getattr(place, name), []
+
+    def dies(*arguments: Any, **more: Any) -> Any:
+        calls.append(name)
+        is_it = len(calls) == nth
+        if is_it and before:
+            raise Death
+        found = real(*arguments, **more)
+        if is_it:
+            raise Death
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, dies)
+        yield
+        assert len(calls) >= nth
+
+
+@pytest.mark.long(seconds=60)
+def test_a_state_is_carried_over_while_its_pipeline_runs_and_no_result_is_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    living = Living(spark, tmp_path)
+    living.begin()
+    living.more(4)
+    made = living.carry()
+    assert (made.buckets, made.checkpoint, made.batches > 0, made.events > 0) == (8, living.new.path, True, True)
+    living.more(4)
+    assert living.failure is None
+    living.end()
+    assert living.new.last_done() is not None
+    assert f"was carried over to {living.new.path}" in refused(spark, living.file, living.old.path)
+    assert not (living.new.local / state_files.PARTS).exists()
+    assert not (living.new.local / state_files.CARRYING).exists()
+    living.to_the_end(living.new)
+
+
+BEHIND = {
+    2: (state_files, "begin", 1),
+    3: (LiveRescale, "_answer", 1),
+    4: (LiveRescale, "_set_aside", 1),
+    5: (LiveRescale, "copy", 1),
+    6: (LiveRescale, "_catch_up", 1),
+    7: (LiveRescale, "_answer", 2),
+    8: (state_files, "carried_over", 1),
+}
+
+
+@pytest.mark.long(seconds=150)
+def test_a_command_that_dies_behind_any_step_leaves_the_run_as_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = Living(spark, tmp_path)
+    living.begin()
+    living.more(2)
+    for step, (place, name, nth) in BEHIND.items():
+        with dying(monkeypatch, place, name, nth), pytest.raises(Death):
+            living.carry()
+        living.more()
+        assert living.failure is None, step
+        assert "did not come to its end" in refused(spark, living.file, living.new.path), step
+    living.carry()
+    living.more()
+    living.end()
+    living.to_the_end(living.new)
+
+
+@pytest.mark.long(seconds=150)
+def test_a_run_that_dies_behind_any_step_leaves_one_checkpoint_that_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = Living(spark, tmp_path)
+    deaths = [
+        (Succession, "_record", 2, False),
+        (Succession, "batch_is_written", 4, False),
+        (Succession, "wait", 1, True),
+        (Succession, "wait", 1, False),
+        (Outlets, "hand_over", 1, True),
+    ]
+    for place, name, nth, before in deaths:
+        living.begin()
+        living.more()
+        with dying(monkeypatch, place, name, nth, before), pytest.raises(WaterclockError, match="ended"):
+            living.carry()
+        living.died()
+        assert usable(spark, living.file, living.old.path, living.new.path) == [living.old.path], name
+    living.begin()
+    living.more()
+    with dying(monkeypatch, Outlets, "hand_over", 1), pytest.raises(WaterclockError, match="ended"):
+        living.carry()
+    living.died()
+    assert usable(spark, living.file, living.old.path, living.new.path) == [living.new.path]
+    living.to_the_end(living.new)
