@@ -29,10 +29,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
 from waterclock.durations import Duration, duration_us
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, Sink
-from waterclock.spark.batch.batches import Shape, batch_of, writing
+from waterclock.sinks import Sink
+from waterclock.spark.batch.batches import Shape, batch_of, refuse_after_the_close, writing
 from waterclock.spark.batch.outlets import Outlets, outlets_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.reads import Reads, set_aside
@@ -341,7 +341,8 @@ class Pipeline:
         assert self._schema is not None, "check comes first"
         made = batch_of(taken, place, self._outlets.frame_schema(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
-        self._refuse_what_came_after_the_close(made)
+        if self._was_closed:
+            refuse_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
         written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
         self._succession.batch_is_written(batch_id, made, taken)
@@ -375,14 +376,6 @@ class Pipeline:
             shape = Shape(self._outlets.frame_schema(self._schema), given, self._last_us)
             batch = in_workers(batch, writing(files, shape), "frame binary")
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
-
-    def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
-        """Files and topics are looked at before; of a DataFrame, only the batch itself shows it."""
-        if self._was_closed and (batch.counters.get("events") or batch.counters["results"]):
-            raise UsageError(
-                "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
-                "new checkpoint and an empty sink; and for input that goes on, set close=False"
-            )
 
     def _heard(self, query_id: str, progress: Any) -> None:
         if query_id == self._checkpoint.query_id():

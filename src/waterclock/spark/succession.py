@@ -28,7 +28,7 @@ from waterclock.errors import UsageError, WaterclockError
 from waterclock.sinks import Batch
 from waterclock.spark.batch.batches import spark_ms
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.packing.recording import FLAG, Noted, note
+from waterclock.spark.packing.recording import FLAG, BatchNote, note
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.owner import owner_of
@@ -44,7 +44,7 @@ PATIENCE_S = 60.0  # a halted run waits so long for the command
 _LOOK_EVERY_S = 0.05
 
 
-class Halted(Exception):
+class Halt(Exception):
     """The end of a query whose run waits for another checkpoint."""
 
 
@@ -111,9 +111,9 @@ class Succession:
                     self._record(max(self._written, -1 if (done := self._checkpoint.last_done()) is None else done) + 1)
 
     def batch_begins(self, batch_id: int) -> None:
-        """Nothing of batch `batch_id` is worked out yet; Halted if it is not to be, by this run."""
+        """Nothing of batch `batch_id` is worked out yet; Halt if it is not to be, by this run."""
         if self.halts:
-            raise Halted
+            raise Halt
         with self._lock:
             self._under_way = True
             self._record(batch_id)
@@ -132,7 +132,7 @@ class Succession:
             return
         lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
         try:
-            note(Path(self._ask["records"]), batch_id, Noted(spark_ms(batch.offsets), batch.counters))
+            note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
         except OSError as error:
             lacks = lacks or f"{error.filename}: {error.strerror or error}"
         if lacks:

@@ -20,7 +20,7 @@ from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import Pipeline, configured
-from waterclock.spark.rescaling.live import LiveRescale, Moved, rescale_live
+from waterclock.spark.rescaling.live import LiveRescale, LiveState, rescale_live
 from waterclock.spark.succession import Succession
 from waterclock.streaming.toml.config import load
 
@@ -81,7 +81,7 @@ class Living:
         assert self.failure is not None
         return self.failure
 
-    def carry(self, buckets: int = 8) -> Moved:
+    def carry(self, buckets: int = 8) -> LiveState:
         """Carry the state over, while files come in."""
         config = load(self.file)
         assert config.rules is not None

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
+from waterclock.errors import UsageError
 from waterclock.sinks import Batch
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files import PartWriter, ResultFiles
@@ -135,3 +136,13 @@ def spark_ms(offsets: str | None) -> int:
     """Spark's watermark of a batch in milliseconds, from what it notes of it; 0 if there is none."""
     lines = (offsets or "").splitlines()
     return int(json.loads(lines[1]).get("batchWatermarkMs", 0)) if len(lines) > 1 else 0
+
+
+def refuse_after_the_close(batch: Batch) -> None:
+    """UsageError if a batch of a pipeline that was closed has rows. Files and topics are looked at before; of a DataFrame,
+    only the batch itself shows it."""
+    if batch.counters.get("events") or batch.counters["results"]:
+        raise UsageError(
+            "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
+            "new checkpoint and an empty sink; and for input that goes on, set close=False"
+        )

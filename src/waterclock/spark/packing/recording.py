@@ -25,7 +25,7 @@ _BATCH = "streaming.sql.batchId"  # Spark's own name
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class BatchNote:
     """A batch that is in the sink: Spark's watermark in it, in milliseconds, and the changes of the counters."""
 
     watermark_ms: int
@@ -55,15 +55,15 @@ class Recorder:
         return ""
 
 
-def note(folder: Path, batch_id: int, noted: Noted) -> None:
+def note(folder: Path, batch_id: int, noted: BatchNote) -> None:
     """Write down that a batch is in the sink."""
     _write(folder / f"{batch_id:012d}", json.dumps([noted.watermark_ms, dict(noted.counters)]).encode())
 
 
-def noted(folder: Path, batch_id: int) -> Noted | None:
+def noted(folder: Path, batch_id: int) -> BatchNote | None:
     """What is noted of a batch; None if it is not in the sink yet."""
     with suppress(FileNotFoundError):
-        return Noted(*json.loads((folder / f"{batch_id:012d}").read_bytes()))
+        return BatchNote(*json.loads((folder / f"{batch_id:012d}").read_bytes()))
     return None
 
 

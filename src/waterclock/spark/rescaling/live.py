@@ -47,7 +47,7 @@ from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.packing.recording import Noted, noted, recorded
+from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Report, Rescale
 from waterclock.spark.rescaling.stored import PartsProcessor, StateQuery, Written, look, parts
 from waterclock.spark.succession import (
@@ -84,7 +84,7 @@ _Frame = Row("frame")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class LiveState:
     """A state that was carried over while its pipeline ran: what it is in, and what went through it once more."""
 
     checkpoint: Path
@@ -96,7 +96,7 @@ class Moved:
     halted_s: float
 
 
-class Replaying(PartsProcessor):
+class Replay(PartsProcessor):
     """Behind the parts, it goes through batches that went through other buckets; the frames of these say what it counted,
     and by how much the bucket grew."""
 
@@ -125,7 +125,7 @@ class Replaying(PartsProcessor):
 class LiveRescale(Rescale):
     """The command's side, from step 1 to 9."""
 
-    processor = Replaying
+    processor = Replay
 
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
@@ -138,7 +138,7 @@ class LiveRescale(Rescale):
         self._rounds = self._batches = self._events = self._bytes = 0
         self._query: StateQuery | None = None
 
-    def move(self) -> Moved:
+    def move(self) -> LiveState:
         """UsageError, StateMismatch or another error of ours if it cannot be done: the run goes on as it was."""
         self._refuse_what_cannot_move()  # 1
         owner = owner_of(self._new.local)
@@ -170,7 +170,7 @@ class LiveRescale(Rescale):
             (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
-        return Moved(*made, self._batches, self._events, self._bytes, round(took, 3))
+        return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
 
     def written_by(self, processor: PartsProcessor) -> Written:
         """See `Carry`: the query goes on behind that, and takes each part of 6 and 8 as a batch more."""
@@ -263,7 +263,7 @@ class LiveRescale(Rescale):
             for record in self._records.glob(f"{number:012d}*"):
                 record.unlink()
 
-    def _noted(self, number: int) -> Noted:
+    def _noted(self, number: int) -> BatchNote:
         found = noted(self._records, number)
         if found is None:
             raise StateMismatch(
@@ -272,7 +272,7 @@ class LiveRescale(Rescale):
             )
         return found
 
-    def _lay_down_round(self, done: int, batches: list[Noted]) -> None:
+    def _lay_down_round(self, done: int, batches: list[BatchNote]) -> None:
         """A row for each new bucket, with all of the batches."""
         count, before = self._buckets, labels(self._old.buckets() or 0)
         given: list[list[Any]] = [[] for _ in range(count)]
@@ -371,7 +371,7 @@ class LiveRescale(Rescale):
 
 def rescale_live(
     session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
-) -> Moved:
+) -> LiveState:
     """Carry the state of the pipeline that runs with the checkpoint `old` over into `new`, in `buckets` buckets."""
     return LiveRescale(session, old, new, rules, buckets, report).move()
 
