@@ -38,18 +38,16 @@ from uuid import uuid4
 import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Row
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
-from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Report, Rescale
-from waterclock.spark.rescaling.stored import PartsProcessor, StateQuery, Written, look, parts
+from waterclock.spark.rescaling.stored import ROUND, PartsProcessor, Replay, StateQuery, Written, look, parts
 from waterclock.spark.succession import (
     ALONE,
     ANSWERED,
@@ -66,7 +64,6 @@ from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.owner import Owner, owner_of
-from waterclock.streaming.state.bucket import Bucket, StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,11 +73,9 @@ if TYPE_CHECKING:
 LITTLE_S = 2.0  # what goes through the new buckets in this time is left for the halt
 MOST_S = 20.0  # and this much, where it does not become less from one time to the next
 _LESS = 0.7
-PATIENCE_S = 60.0  # for an answer of the run
+PATIENCE_S = 60.0  # for the first answer of a run: then it is known to be there, and to answer
 _LOOK_EVERY_S = 0.05
 _COUNTED = (*({*Counters.names()} - {"heartbeats"}), "results")  # by the buckets, not by who reads
-ROUND = "round"  # an origin that is none of the parts'
-_Frame = Row("frame")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +89,6 @@ class LiveState:
     events: int
     bytes: int
     halted_s: float
-
-
-class Replay(PartsProcessor):
-    """Behind the parts, it goes through batches that went through other buckets; the frames of these say what it counted,
-    and by how much the bucket grew."""
-
-    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
-        taken = list(rows)
-        if not taken[0].origin.startswith(ROUND):
-            yield from super().handleInputRows(key, taken, timerValues)
-            return
-        stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
-        alarm, engine, held = stored
-        bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
-        watermark_ms, all_counters = 0, []
-        for row in taken:
-            for watermark_ms, given in msgpack.unpackb(bytes(row.frame)):
-                us, tables = watermark_ms * 1000 if watermark_ms else NO_WATERMARK, [*map(frames.from_bytes, given)]
-                clocks = [table for table in tables if frames.kind_of(table) == "clock"]
-                events = [table for table in tables if frames.kind_of(table) != "clock"]
-                due_us = bucket.next_due_us()
-                if tables or (due_us is not None and due_us <= us):
-                    results = bucket.step(events, us, clocks)
-                    all_counters.append({**frames.counters_of(results), "results": results.num_rows})
-        self._keep(bucket, watermark_ms, alarm)
-        yield _Frame(msgpack.packb([frames.sum_counters(all_counters), bucket.grown]))
 
 
 class LiveRescale(Rescale):
@@ -331,7 +300,7 @@ class LiveRescale(Rescale):
     def _answer(self, step: str) -> dict[str, Any]:
         """Wait until the run answers that it did a step."""
         until = self._clock.monotonic_s() + PATIENCE_S
-        while self._clock.monotonic_s() < until:
+        while step != RECORDING or self._clock.monotonic_s() < until:
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found

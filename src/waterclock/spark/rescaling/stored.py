@@ -23,6 +23,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.operator import RulesProcessor
@@ -38,10 +39,11 @@ from waterclock.spark.rescaling.parts import (
     split,
 )
 from waterclock.spark.source import literal
+from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels
 from waterclock.streaming.places.place import Place, is_remote
 from waterclock.streaming.state.blobs import Blobs
-from waterclock.streaming.state.bucket import StoredBucket
+from waterclock.streaming.state.bucket import Bucket, StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,6 +154,7 @@ def parts_of(rules: Rules, stored: StoredBucket, shelf: Blobs, count: int, at: i
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOK_EVERY_S = 0.05
+ROUND = "round"  # in front of an origin: no part
 _Frame = Row("frame")
 
 
@@ -177,6 +180,32 @@ class PartsProcessor(RulesProcessor):
         bucket = JoinedBucket(self._rules, self._clock, parts, self._blobs)
         self._keep(bucket, self._watermark_ms)
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
+
+
+class Replay(PartsProcessor):
+    """Behind the parts, it goes through batches that went through other buckets; the frames of these say what it counted,
+    and by how much the bucket grew."""
+
+    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
+        taken = list(rows)
+        if not taken[0].origin.startswith(ROUND):
+            yield from super().handleInputRows(key, taken, timerValues)
+            return
+        stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
+        alarm, engine, held = stored
+        bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
+        watermark_ms, all_counters = 0, []
+        for row in taken:
+            for watermark_ms, given in msgpack.unpackb(bytes(row.frame)):
+                us, tables = watermark_ms * 1000 if watermark_ms else NO_WATERMARK, [*map(frames.from_bytes, given)]
+                clocks = [table for table in tables if frames.kind_of(table) == "clock"]
+                events = [table for table in tables if frames.kind_of(table) != "clock"]
+                due_us = bucket.next_due_us()
+                if tables or (due_us is not None and due_us <= us):
+                    results = bucket.step(events, us, clocks)
+                    all_counters.append({**frames.counters_of(results), "results": results.num_rows})
+        self._keep(bucket, watermark_ms, alarm)
+        yield _Frame(msgpack.packb([frames.sum_counters(all_counters), bucket.grown]))
 
 
 def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, count: int) -> Written:
