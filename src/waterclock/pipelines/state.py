@@ -201,13 +201,8 @@ def _report(line: str) -> None:
 
 
 def _done(made: Any) -> str:
-    what = (
-        f"the run stood still for {made.halted_s} s"
-        if hasattr(made, "halted_s")
-        else (f"{counted(made.keys, 'key')}, {counted(made.deadlines, 'deadline')}, {counted(made.bytes, 'byte')}")
-    )
     return (
-        f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: {what}.\n"
+        f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: {made.told()}.\n"
         "Go on with it by the lines\n\n"
         f'    engine = "spark"\n    checkpoint = {json.dumps(str(made.checkpoint))}\n\n'
         f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "

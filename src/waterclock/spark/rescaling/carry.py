@@ -129,6 +129,10 @@ class NewState:
     deadlines: int
     bytes: int
 
+    def told(self) -> str:
+        """How much was moved, for people."""
+        return f"{counted(self.keys, 'key')}, {counted(self.deadlines, 'deadline')}, {counted(self.bytes, 'byte')}"
+
 
 def rescale(
     pipeline: Pipeline,

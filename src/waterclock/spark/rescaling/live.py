@@ -64,6 +64,7 @@ from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.owner import Owner, owner_of
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,10 @@ class LiveState:
     events: int
     bytes: int
     halted_s: float
+
+    def told(self) -> str:
+        """How much was moved, for people."""
+        return f"{counted(self.bytes, 'byte')}; the run goes on with it, and stood still for {self.halted_s:.1f} s"
 
 
 class LiveRescale(Rescale):
