@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from waterclock.spark.pipeline import Pipeline, configured
 from waterclock.spark.rescaling.live import LiveRescale, LiveState, rescale_live
 from waterclock.spark.succession import Succession
 from waterclock.streaming.toml.config import load
+from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 120.0
@@ -97,6 +100,37 @@ class Living:
         assert outcomes(self.file) == expected(self.file)
 
 
+class LivingTopic(Living):
+    """The same of a topic, whose records come some at a time."""
+
+    def __init__(self, spark: SparkSession, folder: Path, bootstrap: str, topic: str) -> None:
+        from tests.spark.topics import Sender, make_topic_pipeline
+
+        super().__init__(spark, folder / "files")
+        self.file = make_topic_pipeline(folder, bootstrap, topic, more="per_batch = 60")
+        self.file.write_text(self.file.read_text().replace("[spark.conf]", "[spark]\nbuckets = 4\n[spark.conf]"))
+        self.old, self.new = Checkpoint(folder / "checkpoint"), Checkpoint(folder / "new")
+        self._sender, self._rows, self._sent = Sender(bootstrap, topic), orders(120), 0
+
+    def more(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._sender.orders(self._rows[self._sent : self._sent + 15])
+            self._sent = min(self._sent + 15, len(self._rows))
+            until(lambda: self._pipeline._totals.get("events", 0) >= self._sent or self.failure is not None, "taken")
+
+    def to_the_end(self, checkpoint: Checkpoint) -> None:
+        go_on_with(self.file, checkpoint.path)
+        self.file.write_text(self.file.read_text().replace("buckets = 4", f"buckets = {checkpoint.buckets()}"))
+        self._sender.orders(self._rows[self._sent :])
+        run(self.spark, self.file)
+        rules = load(self.file).rules
+        assert rules is not None
+        found = rules.run(self._rows, "1 hour")
+        assert outcomes(self.file) == Counter(
+            (r.kind, r.key, r.rule, r.due.strftime("%Y-%m-%d %H:%M:%S.%f"), r.source_id) for r in found
+        )
+
+
 @contextmanager
 def dying(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, nth: int = 1, before: bool = False) -> Iterator[None]:
     """Whoever comes to the end of that call for the nth time, or to its begin, dies there."""
@@ -134,6 +168,25 @@ def test_a_state_is_carried_over_while_its_pipeline_runs_and_no_result_is_anothe
     assert f"was carried over to {living.new.path}" in refused(spark, living.file, living.old.path)
     assert not (living.new.local / state_files.PARTS).exists()
     assert not (living.new.local / state_files.CARRYING).exists()
+    living.to_the_end(living.new)
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"),
+    reason="needs waterclock[kafka,broker]",
+)
+@pytest.mark.long(seconds=60)
+def test_the_watermarks_of_a_topics_partitions_go_with_it(
+    spark: SparkSession, kafka_broker: Broker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("orders-moving", 3)
+    living = LivingTopic(spark, tmp_path, kafka_broker.bootstrap, "orders-moving")
+    living.begin()
+    living.more(4)
+    living.carry()
+    living.more(4)
+    assert living.failure is None
+    living.end()
     living.to_the_end(living.new)
 
 
