@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,7 +25,9 @@ from waterclock.spark.pipeline import Pipeline, configured
 from waterclock.spark.rescaling.live import LiveRescale, LiveState, rescale_live
 from waterclock.spark.succession import Succession
 from waterclock.streaming.toml.config import load
-from waterclock.testing import Broker
+
+if TYPE_CHECKING:
+    from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 120.0
@@ -132,18 +134,26 @@ class LivingTopic(Living):
 
 
 @contextmanager
-def dying(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, nth: int = 1, before: bool = False) -> Iterator[None]:
-    """Whoever comes to the end of that call for the nth time, or to its begin, dies there."""
+def dying(
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    nth: int = 1,
+    before: bool = False,
+    death: type[BaseException] = Death,
+) -> Iterator[None]:
+    """Whoever comes to the end of that call for the nth time, or to its begin, dies there. In a thread of Java's, a death
+    that is no Exception would leave Java to wait."""
     real, calls = getattr(place, name), []
 
     def dies(*arguments: Any, **more: Any) -> Any:
         calls.append(name)
         is_it = len(calls) == nth
         if is_it and before:
-            raise Death
+            raise death
         found = real(*arguments, **more)
         if is_it:
-            raise Death
+            raise death
         return found
 
     with monkeypatch.context() as patched:
@@ -235,13 +245,13 @@ def test_a_run_that_dies_behind_any_step_leaves_one_checkpoint_that_goes_on(
     for place, name, nth, before in deaths:
         living.begin()
         living.more()
-        with dying(monkeypatch, place, name, nth, before), pytest.raises(WaterclockError, match="ended"):
+        with dying(monkeypatch, place, name, nth, before, RuntimeError), pytest.raises(WaterclockError, match="ended"):
             living.carry()
         living.died()
         assert usable(spark, living.file, living.old.path, living.new.path) == [living.old.path], name
     living.begin()
     living.more()
-    with dying(monkeypatch, Outlets, "hand_over", 1), pytest.raises(WaterclockError, match="ended"):
+    with dying(monkeypatch, Outlets, "hand_over", death=RuntimeError), pytest.raises(WaterclockError, match="ended"):
         living.carry()
     living.died()
     assert usable(spark, living.file, living.old.path, living.new.path) == [living.new.path]
