@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -119,6 +119,7 @@ class LivingTopic(Living):
             self._sender.orders(self._rows[self._sent : self._sent + 15])
             self._sent = min(self._sent + 15, len(self._rows))
             until(lambda: self._pipeline._totals.get("events", 0) >= self._sent or self.failure is not None, "taken")
+            assert self.failure is None
 
     def to_the_end(self, checkpoint: Checkpoint) -> None:
         go_on_with(self.file, checkpoint.path)
