@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,7 +66,7 @@ class Succession:
         self._master = "local"
         self._first: int | None = None  # the first batch that was recorded
         self._given_up = ""
-        self._lock, self._under_way, self._written = Lock(), False, -1
+        self._lock, self._under_way, self._written = RLock(), False, -1
         self.halts = False
 
     @property
@@ -92,9 +92,12 @@ class Succession:
             if not query.status["isTriggerActive"]:
                 query.stop()
             return
-        asked = said(self._folder / ASKED)
+        with self._lock:
+            self._see(said(self._folder / ASKED))
+
+    def _see(self, asked: Mapping[str, Any]) -> None:
         if asked and asked["id"] != self._ask.get("id"):
-            self._ask, self._first = asked, None
+            self._ask, self._first = dict(asked), None
             try:
                 self._refuse(asked["step"])
             except WaterclockError as error:
@@ -105,10 +108,9 @@ class Succession:
             self._go_on_alone(self._given_up)
         elif self._ask and asked["step"] == HALT and self._first is not None:
             self.halts = True
-        elif self._ask:
-            with self._lock:
-                if not self._under_way:
-                    self._record(max(self._written, -1 if (done := self._checkpoint.last_done()) is None else done) + 1)
+        elif self._ask and not self._under_way:
+            done = self._checkpoint.last_done()
+            self._record(max(self._written, -1 if done is None else done) + 1)
 
     def batch_begins(self, batch_id: int) -> None:
         """Nothing of batch `batch_id` is worked out yet; Halt if it is not to be, by this run."""
@@ -127,16 +129,18 @@ class Succession:
 
     def batch_is_written(self, batch_id: int, batch: Batch, taken: Iterable[pa.Table]) -> None:
         """Spark's batch `batch_id` is in the sink: `batch`, made of the frames `taken`."""
-        self._under_way, self._written = False, batch_id
-        if self._first is None or batch_id < self._first:
-            return
-        lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
-        try:
-            note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
-        except OSError as error:
-            lacks = lacks or f"{error.filename}: {error.strerror or error}"
-        if lacks:
-            self._given_up = f"what the run was given could not be written down beside it ({lacks})"
+        with self._lock:
+            self._under_way, self._written = False, batch_id
+            if self._first is None or batch_id < self._first or self._given_up:
+                return
+            lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
+            try:
+                if lacks is None:
+                    note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
+            except OSError as error:
+                lacks = f"{error.filename}: {error.strerror or error}"
+            if lacks:
+                self._given_up = f"what the run was given could not be written down beside it ({lacks})"
 
     def wait(self, stopped: Callable[[], bool]) -> dict[str, Any] | None:
         """The query has halted: what the command asks for at last, or None if the run is to go on alone."""
@@ -145,6 +149,9 @@ class Succession:
         self._answer(HALTED, done=done, begun=begun)
         until = self._clock.monotonic_s() + PATIENCE_S
         while not stopped():
+            if self._given_up:
+                self._go_on_alone(self._given_up)
+                return None
             asked = said(self._folder / ASKED)
             is_there = asked.get("id") == self._ask["id"] and asked["step"] == SWITCH
             is_free = self._is_free(Path(self._ask["to"]))
