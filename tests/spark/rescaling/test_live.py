@@ -56,6 +56,8 @@ class Living:
     def begin(self) -> None:
         self.failure = None
         self._pipeline: Pipeline = configured(load(self.file))
+        self._pipeline.check()  # whose checkpoint knows from here on in how many buckets it is
+        self.file.write_text(self.file.read_text().replace("[spark]\nbuckets = 4\n", ""))
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -95,7 +97,6 @@ class Living:
     def to_the_end(self, checkpoint: Checkpoint) -> None:
         """All that is left, with the checkpoint that counts."""
         go_on_with(self.file, checkpoint.path)
-        self.file.write_text(self.file.read_text().replace("buckets = 4", f"buckets = {checkpoint.buckets()}"))
         for part in (self.folder / "later").iterdir():
             part.rename(self.folder / "in" / part.name)
         run(self.spark, self.file)
@@ -123,7 +124,6 @@ class LivingTopic(Living):
 
     def to_the_end(self, checkpoint: Checkpoint) -> None:
         go_on_with(self.file, checkpoint.path)
-        self.file.write_text(self.file.read_text().replace("buckets = 4", f"buckets = {checkpoint.buckets()}"))
         self._sender.orders(self._rows[self._sent :])
         run(self.spark, self.file)
         rules = load(self.file).rules
