@@ -90,6 +90,7 @@ class Living:
 
     def carry(self, buckets: int = 8) -> LiveState:
         """Carry the state over, while files come in."""
+        until(lambda: self.old.last_done() is not None, "Spark notes the first batch, a moment behind the sink")
         config = load(self.file)
         assert config.rules is not None
         return rescale_live(self.spark, self.old, self.new, config.rules, buckets, lambda line: self.more())
