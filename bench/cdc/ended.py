@@ -1,19 +1,26 @@
 """A contender's process, run to its end: what it printed, and what it took.
 
 Rule 1: one that fails is a line of the result, `error`, and no reason to lose what the others took.
+Rule 2: its memory is looked at while it runs: what the kernel says behind its end is no less than the benchmark's own, from
+        which it was forked.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from waterclock.bench.kafka.harness import NotMeasured
 from waterclock.errors import WaterclockError
+
+_LOOK_S = 0.05
 
 
 def ended(name: str, command: Sequence[str]) -> dict[str, Any]:
@@ -21,7 +28,11 @@ def ended(name: str, command: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
-            _, status, used = os.wait4(process.pid, 0)
+            peak, over = 0, 0
+            while not over:
+                over, status, used = os.wait4(process.pid, os.WNOHANG)
+                peak = max(peak, _peak(process.pid))
+                time.sleep(0 if over else _LOOK_S)
         except BaseException:
             process.kill()
             process.wait()
@@ -31,7 +42,7 @@ def ended(name: str, command: Sequence[str]) -> dict[str, Any]:
     if process.returncode:
         raise WaterclockError(f"{name} failed: {(wrong.splitlines() or ['nothing was said'])[-1]}")
     figures: dict[str, Any] = json.loads(said.splitlines()[-1])
-    return {**figures, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss * 1024 / 1e6}
+    return {**figures, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": peak * 1024 / 1e6}
 
 
 def attempted(contender: str, wanted: int, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -42,6 +53,15 @@ def attempted(contender: str, wanted: int, run: Callable[[], dict[str, Any]]) ->
     except (NotMeasured, WaterclockError) as why:
         return {"contender": contender, "error": str(why), "right": False}
     return {"right": told.get("changes") == wanted, **told, "contender": contender}
+
+
+def _peak(pid: int) -> int:
+    """Kilobytes that it had at most until now; 0 if it has ended."""
+    try:
+        found = re.search(r"^VmHWM:\s*(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def _text(file: Any) -> str:

@@ -22,6 +22,7 @@ from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.cdc import campaign
 from waterclock.bench.cdc.debezium import NAME, Debezium, Engine
+from waterclock.bench.cdc.ended import ended
 from waterclock.examples.cdc import servers
 from waterclock.examples.cdc.checker import OrderErrors
 from waterclock.examples.cdc.shop import Shop, Version
@@ -56,6 +57,14 @@ def test_who_failed_has_a_line_with_its_reason_and_nobody_is_compared_with_it() 
     assert lines[2] == f"MariaDB: {campaign.OURS}, 300,000: it broke"
 
 
+def test_the_memory_of_a_contender_is_its_own_and_not_the_benchmarks() -> None:
+    """A capture of 60 MB was told with the 134 MB of the program that had started it."""
+    large = bytearray(os.urandom(1) * (200 << 20))
+    program = "import time; own = bytearray(b'x' * (30 << 20)); time.sleep(0.3); print('{}')"
+    figures = ended("it", [sys.executable, "-c", program])
+    assert 30 < figures["peak_mb"] < len(large) / 2e6
+
+
 @pytest.mark.parametrize(("ends", "marked", "unplaced"), [
     ("", [False, True], ""),
     ("; echo it broke >&2; exit 1", [False], "it failed before anything was written: it broke"),
@@ -64,9 +73,9 @@ def test_a_change_of_the_marks_stands_behind_the_place_that_debezium_stored(
     ends: str, marked: list[bool], unplaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leaves out the first row of the event that comes then: 19,999 of 20,000 changes came."""
-    ended, marks = tmp_path / "ended", list[bool]()
-    monkeypatch.setattr(Engine, "_command", lambda *_: ["sh", "-c", f"sleep 0.2; touch {ended}{ends}"])
-    assert Engine(tmp_path, "").placed(lambda: marks.append(ended.exists())).unplaced == unplaced
+    end, marks = tmp_path / "ended", list[bool]()
+    monkeypatch.setattr(Engine, "_command", lambda *_: ["sh", "-c", f"sleep 0.2; touch {end}{ends}"])
+    assert Engine(tmp_path, "").placed(lambda: marks.append(end.exists())).unplaced == unplaced
     assert marks == marked
 
 

@@ -51,7 +51,7 @@ def test_a_seed_has_one_history_alone_and_among_others(room: str) -> None:
         *(pytest.param(f"rules-{one}", marks=spark)
           for one in ("applied-unseen", "watermark-early", "mark-in-another-transaction", "aborted-read")),
         *(pytest.param(f"local-{one}", marks=spark)
-          for one in ("snapshot-ahead-of-the-sink", "replay-begins-late", "replay-counts-twice", "watermarks-forgotten")),
+          for one in ("snapshot-ahead-of-the-sink", "replay-begins-late", "watermarks-forgotten")),
     ],
 )  # fmt: skip
 def test_what_is_planted_is_found(plant: str) -> None:

@@ -16,8 +16,7 @@ Rule 5: while much is read at once, the client is asked for no records now and t
 Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
         another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. One that stops goes
         on likewise for `STOPPING_NS`, if there are others.
-Rule 7: who starts beside others reads up as a standby before it joins the group: it is given nothing that it would keep
-        waiting.
+Rule 7: who starts beside others reads up as a standby before it joins the group: what it is given need not wait.
 """
 
 from __future__ import annotations
