@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from tests.spark.rescaling.staged import refused, usable
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint.taken_back import BESIDE
-from waterclock.spark.succession import RECORDING
+from waterclock.spark.succession import RECORDING, Succession
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 300
@@ -58,21 +59,32 @@ def test_the_run_halts_when_its_sink_has_all_that_is_done(
     living.to_the_end(living.new)
 
 
-@pytest.mark.long(seconds=30)
+@pytest.mark.long(seconds=60)
+@pytest.mark.parametrize("begins", [False, True], ids=["while it works on nothing", "where a batch begins"])
 def test_a_run_told_to_halt_whose_last_batch_fails_says_why_and_hands_nothing_over(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
+    living, came, look = Living(spark, tmp_path, files=12), list[int](), Succession.look
+
     def fail() -> None:
         raise UsageError("the disk is full")
 
-    living = Living(spark, tmp_path, files=12)
+    def bring(succession: Succession, query: Any) -> None:
+        if not succession.halts:
+            look(succession, query)
+        elif not came:
+            came.append(living.come())
+
     late = Lagging(living, "idle", fail)
     with monkeypatch.context() as patched:
         patched.setattr(Outlets, "write", lambda *given: late.write(*given))
+        if begins:
+            patched.setattr(Succession, "look", bring)
         living.begin()
         living.more(3)
         with pytest.raises(WaterclockError, match="ended"):
             living.carry(report=late.report)
         assert "the disk is full" in str(living.died())
+    assert bool(came) == begins
     assert usable(spark, living.file, living.new.path, living.old.path) == [living.old.path]
     living.to_the_end(living.old)

@@ -10,7 +10,7 @@ make of it is thrown away: it is in the sink. Numbered; a test kills the run, an
      4. the state before that batch is set aside: links to Spark's files, which Spark would tidy away
      5. it is carried over as while nothing runs (carry.py, 3 and 4)
      6. what was written down meanwhile goes through the new buckets, again and again, until little is left
-     7. the run halts where a batch begins
+     7. the run halts where a batch begins, once its sink has all before it
      8. the last of it goes through the new buckets; offsets, logs and settings are laid beside the state; the old folder
         says which one is to take its place
      9. the run is given the new folder: it hands the sink over, in one transaction, and goes on with it (succession.py)
