@@ -1,7 +1,8 @@
 """A live run that is asked to go on with another checkpoint while its sink lacks a batch that Spark notes as done.
 
 `python -m tests.spark.rescaling.lagging FOLDER WAY`: this process, with run and command in it, kills itself then; WAY is
-"idle", where Spark has nothing more to do, or "ahead", where it has taken the next batch and waits for the sink.
+"idle", where Spark has nothing more to do, or "ahead", where it has taken the next batch and waits for the sink; or
+"over", where the sink was handed over and lacks the new checkpoint's first batch.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from pyspark.sql import SparkSession
 from tests.spark.rescaling.living import Living, until
 from waterclock.sinks import Batch
 from waterclock.spark.batch.outlets import Outlets
+from waterclock.spark.checkpoint.state_files import number_in_sink
 from waterclock.spark.session.session import conf_for, start
 from waterclock.spark.succession import ANSWERED, said
 from waterclock.streaming.toml.config import load
 
-WAYS = ("idle", "ahead")
+WAYS, OVER = ("idle", "ahead"), "over"
 MOMENT_S = 1.0  # in which a run that does not wait for its sink would have answered
 
 
@@ -46,13 +48,22 @@ class Lagging:
                 self._living.come()
                 until(self._is_ahead, "Spark is at the next batch")
 
+    def first_of_the_new(self) -> None:
+        """The sink was handed over."""
+        self._is_due = True
+        self._living.come()
+        until(lambda: False, "the process is killed")
+
     def write(self, outlets: Outlets, session: SparkSession, batch: Batch) -> Batch | None:
         """In the place of Outlets.write. Behind a file's batch comes one without rows, for its watermark, and then none."""
         has_rows = bool(batch.counters.get("events"))
-        if self._is_due and self._lacking is None and (has_rows if self._way == "ahead" else self._has_rows > has_rows):
+        if self._is_due and self._lacking is None and (self._has_rows > has_rows if self._way == "idle" else has_rows):
             self._lacking = batch.batch_id
-            pipeline = self._living.pipeline
-            until(lambda: pipeline._succession.halts, "the run is told to halt")
+            pipeline, new = self._living.pipeline, self._living.new
+            if self._way == OVER:
+                until(lambda: number_in_sink(new, new.last_done()) == self._lacking, "Spark is ahead of the sink")
+            else:
+                until(lambda: pipeline._succession.halts, "the run is told to halt")
             if self._way == "idle":
                 until(lambda: pipeline._query is not None and not pipeline._query.isActive, "the query halts")
             time.sleep(MOMENT_S)
@@ -76,7 +87,8 @@ def main(folder: Path, way: str) -> None:
     Outlets.write = lambda *given: lagging.write(*given)  # type: ignore[method-assign]
     living.begin()
     living.more(3)
-    living.carry(report=lagging.report)
+    living.carry(report=None if way == OVER else lagging.report)
+    lagging.first_of_the_new()
 
 
 if __name__ == "__main__":

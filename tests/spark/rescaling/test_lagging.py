@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.rescaling import lagging
-from tests.spark.rescaling.lagging import WAYS, Lagging
+from tests.spark.rescaling.lagging import OVER, WAYS, Lagging
 from tests.spark.rescaling.living import Living
 from tests.spark.rescaling.staged import refused, usable
 from waterclock.errors import UsageError, WaterclockError
@@ -25,18 +25,35 @@ pytestmark = pytest.mark.spark
 PATIENCE_S = 300
 
 
+def killed(living: Living, way: str) -> None:
+    command = [sys.executable, "-m", lagging.__name__, str(living.folder), way]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+
+
 @pytest.mark.long(seconds=60)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_kill_while_the_sink_lacks_a_batch_and_the_run_is_told_to_halt_leaves_the_old_checkpoint_with_all(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
     living = Living(spark, tmp_path, files=12)
-    command = [sys.executable, "-m", lagging.__name__, str(tmp_path), way]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    killed(living, way)
     assert (living.old.local / BESIDE).exists()
     assert usable(spark, living.file, living.new.path, living.old.path) == [living.old.path]
     living.to_the_end(living.old)
+
+
+@pytest.mark.long(seconds=60)
+def test_a_kill_while_the_sink_lacks_the_new_checkpoints_first_batch_leaves_that_with_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    living = Living(spark, tmp_path, files=24)
+    killed(living, OVER)
+    assert (living.new.local / BESIDE).exists()
+    lacks = living.new.last_done()
+    assert usable(spark, living.file, living.old.path, living.new.path) == [living.new.path]
+    assert living.new.last_done() == (lacks or 0) - 1
+    living.to_the_end(living.new)
 
 
 @pytest.mark.long(seconds=40)
