@@ -31,7 +31,13 @@ PARTS = {
         "kafka",
     ),
     "Sinks": ("sinks", "spark/tables", "postgres"),
-    "Checkpoint and state": ("spark/checkpoint", "spark/rescale", "spark/fresh.py", "streaming/state"),
+    "Checkpoint and state": (
+        "spark/checkpoint",
+        "spark/rescale",
+        "spark/fresh.py",
+        "spark/succession.py",
+        "streaming/state",
+    ),
     "Spark, Java and the rest": ("local", "spark", "streaming", "web", "cli.py"),
 }
 _SQL = re.compile(

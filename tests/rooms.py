@@ -137,9 +137,10 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "streams": {"batch", "checkpoint", "dataframe", "files", "kafka", "packing", "source"},
     "checking": {"checkpoint", "session", "source", "streams"},
     "fresh": {"checkpoint", "streams"},
-    "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "watching"},
+    "succession": {"batch", "checkpoint", "packing"},
+    "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "succession", "watching"},
     "once": {"pipeline", "streams"},
-    "rescaling": {"checkpoint", "packing", "pipeline", "session", "source"},
+    "rescaling": {"checkpoint", "packing", "pipeline", "session", "source", "succession"},
 }  # fmt: skip
 INSIDE_BROKER: dict[str, set[str]] = {
     "errors": set(),
@@ -229,6 +230,7 @@ ONLY_IN = {
         "local/snapshots.py",
         "spark/batch/beside.py",
         "spark/session/starts.py",
+        "spark/succession.py",
         "streaming/owner.py",
         "sinks/sqlite/rows.py",
         "sinks/duckdb/duckdb.py",

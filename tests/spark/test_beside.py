@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders, run, table
 from waterclock.errors import UsageError
 from waterclock.sinks import Batch, SQLiteSink
+from waterclock.spark.batch.beside import BesideWriter
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.taken_back import BESIDE
 from waterclock.spark.pipeline import configured
@@ -101,3 +102,20 @@ def test_a_live_run_whose_last_batch_was_not_written_says_so_and_the_next_one_wr
     again = make_pipeline(file.parent / "clean", orders(20), files=3)
     run(spark, again)
     assert table(file.parent) == table(again.parent)
+
+
+@pytest.mark.long(seconds=10)
+def test_the_mark_goes_when_no_batch_can_begin_any_more(
+    spark: SparkSession, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, is_active = BesideWriter.end, list[bool]()
+
+    def looking(writer: BesideWriter) -> None:
+        assert pipeline._query is not None
+        is_active.append(pipeline._query.isActive)
+        end(writer)
+
+    monkeypatch.setattr(BesideWriter, "end", looking)
+    with closing(configured(load(file))) as pipeline:
+        pipeline.run(spark, live=True, report=lambda told: pipeline.end())
+    assert is_active == [False]

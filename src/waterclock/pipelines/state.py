@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from waterclock.arguments import count, describe, master
+from waterclock.errors import UsageError
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     describe(parser, rescale, "waterclock state rescale orders.toml --buckets 64")
     many = "how many there are to be: 2 to 4096"
     parser.add_argument("--buckets", type=_buckets, required=True, metavar="M", help=many)
+    parser.add_argument(
+        "--live", action="store_true", help="while the pipeline runs, with a pause of seconds at the end"
+    )
     _carries(parser, "-M")
     parser = commands.add_parser("move", help="carry the state over to the other engine")
     describe(parser, move, "waterclock state move orders.toml --engine spark")
@@ -117,6 +121,8 @@ def rescale(arguments: argparse.Namespace) -> int:
     to = place_of(arguments.to, Path.cwd()) if arguments.to else config.checkpoint
     conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
     conf = conf_for(to if is_remote(to) else config.checkpoint, conf)
+    if arguments.live:
+        return _rescale_live(arguments, config, conf)
     begin = partial(start, config.name, config.cores, conf, log_of(config, arguments.pipeline), arguments.buckets)
     session = begin() if config.is_remote() else None  # its places are reached through Spark
     pipeline = configured(config)
@@ -126,6 +132,25 @@ def rescale(arguments: argparse.Namespace) -> int:
         made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
     finally:
         pipeline.close()
+    return _say(arguments, made)
+
+
+def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str, str]) -> int:
+    from pathlib import Path
+
+    from waterclock.spark.checkpoint.folder import Checkpoint
+    from waterclock.spark.rescaling.live import rescale_live
+    from waterclock.spark.session.session import start
+    from waterclock.streaming.places.place import place_of
+
+    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.buckets}"
+    new = Checkpoint(place_of(arguments.to, Path.cwd()) if arguments.to else beside)
+    old, log = Checkpoint(config.checkpoint), Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
+    if config.rules is None:
+        raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
+    old.local, new.local  # noqa: B018 - refused behind a URI
+    spark = start(config.name, config.cores, conf, log, arguments.buckets).spark
+    made = rescale_live(spark, old, new, config.rules, arguments.buckets, _report)
     return _say(arguments, made)
 
 
@@ -184,8 +209,7 @@ def _report(line: str) -> None:
 def _done(made: Any, engine: str) -> str:
     otherwise = "or go" if engine == "spark" else "and is 4 if it is left out"
     return (
-        f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: "
-        f"{counted(made.keys, 'key')}, {counted(made.deadlines, 'deadline')}, {counted(made.bytes, 'byte')}.\n"
+        f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: {made.told()}.\n"
         "Go on with it by the lines\n\n"
         f'    engine = "{engine}"\n    checkpoint = {json.dumps(str(made.checkpoint))}\n\n'
         f"under [pipeline]; 'buckets' under [{engine}] must say {made.buckets}, {otherwise}. The old checkpoint was kept. "

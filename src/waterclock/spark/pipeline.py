@@ -37,7 +37,7 @@ from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
 from waterclock.spark.batch.account import Account
-from waterclock.spark.batch.batches import Shape, batch_of, refuse_rows_in, writing
+from waterclock.spark.batch.batches import batch_of, refuse_rows_in
 from waterclock.spark.batch.beside import BesideWriter
 from waterclock.spark.batch.outlets import Outlets, outlets_of
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -45,15 +45,14 @@ from waterclock.spark.checkpoint.reads import Reads, set_aside
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.fresh import removal_of
 from waterclock.spark.packing import operator
-from waterclock.spark.packing.packs import in_workers
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema
 from waterclock.spark.streams import check_source, stream_of
+from waterclock.spark.succession import Succession
 from waterclock.spark.watching import Behind, listening
-from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
 from waterclock.streaming.checkpoint import settings_of
 from waterclock.streaming.layout import CLOSING_US
@@ -92,30 +91,32 @@ class Pipeline:
         name: str = "pipeline",
         buckets: int | None = None,
     ) -> None:
-        self._name = plain_name("Pipeline(name=)", name)
-        self._rules = rules
+        self._name, self._rules = plain_name("Pipeline(name=)", name), rules
         self._outlets = Outlets(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
+        self._source, self._clock, self._session = source, SystemClock(), getattr(source, "sparkSession", None)
         folder = place_of(checkpoint, Path.cwd())
-        self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
-        self._reads = Reads(self._checkpoint)
         check_source(source, rules)
         for outlet in self._outlets:
             check_places(None, getattr(source, "path", None), folder, outlet.path)
-        self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._have(Checkpoint(folder))
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
-        self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
         self._schema = results_schema(self._stream, self._rules)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
-        self._starts = Starts(lambda: self._stopped, self._clock)
-        self._account = Account(name, self._clock)
+        self._starts, self._account = Starts(lambda: self._stopped, self._clock), Account(name, self._clock)
         self._last_us = CLOSING_US - self._delay_us  # the watermark that the close is shown at
-        self._behind = Behind(source, self._checkpoint)
-        self._is_beside = self._stream.reads_again and self._outlets.need_no_spark and not is_remote(folder)
-        self._writer = BesideWriter(self._checkpoint)
+
+    def _have(self, checkpoint: Checkpoint) -> None:
+        """All that belongs to one checkpoint."""
+        self._checkpoint, self._owner, self._reads = checkpoint, owner_of(checkpoint.path), Reads(checkpoint)
+        self._stream = stream_of(self._source, self._rules, self._delay_us, checkpoint)
+        self._behind = Behind(self._source, checkpoint)
+        self._is_beside = self._stream.reads_again and self._outlets.need_no_spark and not is_remote(checkpoint.path)
+        self._writer = BesideWriter(checkpoint)
+        self._succession = Succession(checkpoint, self._clock, self._outlets.only)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -145,9 +146,11 @@ class Pipeline:
         started = self._last_moment
         self._closed = self._was_closed = self._checkpoint.is_source_closed()
         self._account.gathering.begin()
+        self._succession.begin(session.sparkContext.master)
         with listening(session, self._heard):
             self._run(session, live)
-        return self._summary(self._clock.monotonic_s() - started)
+        seconds, totals = self._clock.monotonic_s() - started, self._outlets.first.sink.totals()
+        return self._account.summary(self._outlets.describe(), seconds, totals)
 
     def progress(self) -> list[Any]:
         """Spark's own record of the run's recent batches."""
@@ -230,9 +233,10 @@ class Pipeline:
         try:
             self._query = self._start(session, live)
             call_interruptible(partial(self._work, session, live), self._stop)
+            self._stop()  # so that no batch begins behind the last one that is waited for
             self._in_the_sink()
         except PySparkException as error:
-            raise self._explained(error) from error
+            raise self._explained(self._failure or error) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
                 raise
@@ -244,7 +248,7 @@ class Pipeline:
     def _explained(self, error: BaseException) -> BaseException:
         folder = self._checkpoint.path
         story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
-        return explained(self._failure or error, self._stream.explain, story)
+        return explained(error, self._stream.explain, story)
 
     def _in_the_sink(self) -> None:
         """Wait until the sink has all that Spark notes as done; raises why it has not."""
@@ -258,29 +262,53 @@ class Pipeline:
         if self._rules is None:
             worked = packed.select("frame").where("frame IS NOT NULL")
         else:
-            worked = operator.apply(self._rules, packed, self._outlets.columns)
+            worked = operator.apply(self._rules, packed, self._outlets.columns, self._succession.flag)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         with interpreted(session) if self._stream.packs_itself else nullcontext():
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; if a worker of Spark's started too slowly, start the query again (starts.py)."""
+        """Come to the end of the run. If a worker of Spark's started too slowly, start the query again (starts.py); if
+        another checkpoint takes the place of this one, with that (succession.py)."""
         while True:
             try:
-                return self._go_on() if live else self._finish(session)
+                self._go_on() if live else self._finish(session)
+                if self._closed or not self._succession.halts:
+                    return
             except StreamingQueryException as error:
                 self._in_the_sink()
-                if not self._starts.again(str(error)):
+                if not self._succession.halts and not self._starts.again(str(error)):
                     raise
-                self._failure = None
-                self._query = self._start(session, live)
+            self._failure = None
+            if self._succession.halts:
+                self._in_the_sink()  # what Spark notes as done: who hands over trusts that
+                if (asked := self._succession.wait(lambda: self._stopped)) is not None:
+                    self._move(session, Checkpoint(Path(asked["to"])), asked["bytes"])
+                if self._stopped:
+                    return
+            self._query = self._start(session, live)
+
+    def _move(self, session: SparkSession, new: Checkpoint, size: int) -> None:
+        """Hand the sink over to the checkpoint `new`, whose state takes `size` bytes, and go on with that."""
+        old, stream, behind, owner = self._checkpoint, self._stream, self._behind, self._owner
+        succession = self._succession
+        self._have(new)
+        try:
+            self._owner.take()
+            self._outlets.hand_over(old, new, size)
+            succession.switched()
+        finally:
+            stream.close()
+            behind.close()
+            owner.let_go()
+        self._asked = new.buckets()
+        self.check(session)
 
     def _go_on(self) -> None:
         assert self._query is not None
-        while not (self._ended or self._closed or self._writer.failure):
-            if self._query.awaitTermination(_LOOK_EVERY_S):
-                break
+        while not (self._ended or self._closed or self._writer.failure or self._query.awaitTermination(_LOOK_EVERY_S)):
+            self._succession.look(self._query)
         if self._closed:
             self._query.processAllAvailable()  # let Spark write down that the last batch is done
 
@@ -297,10 +325,7 @@ class Pipeline:
     def _drain(self, ends_by_itself: bool) -> None:
         """Take all there is; returns too if the query is stopped."""
         assert self._query is not None
-        if ends_by_itself:
-            self._query.awaitTermination()
-        else:
-            self._query.processAllAvailable()
+        self._query.awaitTermination() if ends_by_itself else self._query.processAllAvailable()
         self._in_the_sink()
 
     def _stop(self) -> None:
@@ -318,16 +343,17 @@ class Pipeline:
             raise
 
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
-        began = self._clock.monotonic_s()
+        began, place = self._clock.monotonic_s(), (self._checkpoint, batch_id)
         self._owner.check()  # a run that was taken over leaves the state alone
+        if not self._closed:
+            self._succession.batch_begins(batch_id)
         self._reads.note(batch_id)
-        taken = self._taken(batch, batch_id)  # 1
+        assert self._schema is not None, "check comes first"
+        taken = self._outlets.taken(batch, place, self._schema, self._last_us)  # 1
         if self._rules is not None and not self._account.batches:
             refuse_unseen_state(self._checkpoint, batch_id, batch.sparkSession.sparkContext.master, self._clock)
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
-        place = (self._checkpoint, batch_id)
-        assert self._schema is not None, "check comes first"
         made = batch_of(taken, place, self._outlets.frame_schema(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
         if self._was_closed:
@@ -344,6 +370,7 @@ class Pipeline:
     def _write(self, session: SparkSession, batch_id: int, made: Batch, taken: list[pa.Table], took_s: float) -> None:
         began = self._clock.monotonic_s()
         written = self._outlets.write(session, made)  # 2 3 4 5
+        self._succession.batch_is_written(batch_id, made, taken)
         if written is not None:
             self._starts.came_further()
             written = replace(made, counters=written.counters)
@@ -352,24 +379,9 @@ class Pipeline:
             done, found = self._stream.progress(self._account.totals)
             self._report(Progress(batch_id, self._account.totals, done, found, self._stream.unit, made.watermark_us))
 
-    def _taken(self, batch: DataFrame, batch_id: int) -> list[pa.Table]:
-        """The frames of a batch; those of results have no rows if executors wrote them."""
-        files = self._outlets.result_files(batch_id, self._checkpoint)
-        if files is not None:
-            given = self._outlets.first.schema
-            assert self._schema is not None
-            assert given is not None
-            shape = Shape(self._outlets.frame_schema(self._schema), given, self._last_us)
-            batch = in_workers(batch, writing(files, shape), "frame binary")
-        return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
-
     def _heard(self, query_id: str, progress: Any) -> None:
         if query_id == self._checkpoint.query_id():
             self._account.gathering.heard(progress)
-
-    def _summary(self, seconds: float) -> Summary:
-        outlets, counts = self._outlets, (self._account.batches, self._account.events)
-        return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
 
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:

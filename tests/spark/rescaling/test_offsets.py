@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.sinks.stores import SCHEMA, batch
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.sinks import LastBatch
+from waterclock.sinks import LastBatch, SQLiteSink
+from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescaling.carry import _Rescale, carry_offsets, number_of_handing_over
+from waterclock.spark.rescaling.carry import Rescale, carry_offsets
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -63,7 +66,7 @@ def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
     old, new = pair
     state_files.begin(new, old)
     session: Any = SimpleNamespace(conf={})
-    again = _Rescale(session, old, new, Rules("key", "time"), 64, lambda told: None)
+    again = Rescale(session, old, new, Rules("key", "time"), 64, lambda told: None)
     again._refuse_other_things()
     (new.local / "precious.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds other things \(precious.txt"):
@@ -84,10 +87,30 @@ def test_a_batch_that_was_begun_is_done_where_the_sink_has_it(
     old, new = pair
     carry_offsets(old, new, 7, 8)
     state_files.carried_from(new, old, 9)
-    number = number_of_handing_over(old, new, 7, LastBatch("old", in_sink))
+    number = state_files.number_of_handing_over(old, new, 7, LastBatch("old", in_sink))
     assert number == first
     last, done = (state_files.number_in_sink(new, n) for n in (new.last_batch(), new.last_done()))
     assert (last, done) == (10, 9)  # so check_belongs takes both: the sink may lack the last one
+
+
+def test_a_sink_that_lacks_a_batch_which_is_done_is_not_handed_over(
+    pair: tuple[Checkpoint, Checkpoint], tmp_path: Path
+) -> None:
+    old, new = pair
+    state_files.carried_from(new, old, 8)
+    (old.local / "metadata").write_text(json.dumps({"id": "old"}))
+    outlets = Outlets(SQLiteSink(tmp_path / "out.db"))
+    session: Any = None
+    outlets.plan(None, SCHEMA)
+    with closing(outlets):
+        outlets.first.sink.open(SCHEMA)
+        outlets.write(session, batch(6, "old"))
+        with pytest.raises(StateMismatch, match=r"out\.db holds results up to batch 6 .* has done all batches up to 7"):
+            outlets.hand_over(old, new, 100)
+        assert outlets.first.sink.last_applied() == LastBatch("old", 6)
+        outlets.write(session, batch(7, "old"))
+        outlets.hand_over(old, new, 100)
+        assert outlets.first.sink.last_applied() == LastBatch("new", 8)
 
 
 def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, Checkpoint]) -> None:

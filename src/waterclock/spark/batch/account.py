@@ -12,14 +12,14 @@ import pyarrow as pa
 from waterclock.clock import WallClock
 from waterclock.sinks import Batch
 from waterclock.streaming import frames
-from waterclock.streaming.statistics import Gatherer
+from waterclock.streaming.statistics import Gatherer, Summary
 
 
 class Account:
     """Of one run of the pipeline `name`; `gathering` is the record that others look at."""
 
     def __init__(self, name: str, clock: WallClock) -> None:
-        self.gathering = Gatherer(name, clock)
+        self._name, self.gathering = name, Gatherer(name, clock)
         self.batches = self.events = 0
         self.totals: dict[str, int] = {}
 
@@ -39,3 +39,7 @@ class Account:
         times, held = (batch.watermark_us, newest), [frames.note(frame, "held") for frame in taken]
         letters = batch.dead_letters
         self.gathering.took(batch_id, batch.counters, self.totals, times, phases, slowest, letters, held)
+
+    def summary(self, where: str, seconds: float, totals: dict[str, int]) -> Summary:
+        """Of a run that took so many `seconds`; `where` its sinks are, and the `totals` of the first one."""
+        return Summary(self._name, where, self.batches, self.events, seconds, totals)

@@ -136,8 +136,13 @@ def watermark_of(offsets: str | None, taken: list[pa.Table]) -> int | None:
     Spark's begins at 0, which says that there is none; that of a topic may well lie before 1970. None for one that no
     calendar holds, so far back does `watermark_delay` reach.
     """
-    lines = (offsets or "").splitlines()
-    ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
+    ms = spark_ms(offsets)
     said = [frames.note(frame, "watermark") for frame in taken]
     reported = [us for us in said if us is not None and us >= EARLIEST_US]
     return max((*reported, *([ms * 1000] if ms else [])), default=None)
+
+
+def spark_ms(offsets: str | None) -> int:
+    """Spark's watermark of a batch in milliseconds, from what it notes of it; 0 if there is none."""
+    lines = (offsets or "").splitlines()
+    return int(json.loads(lines[1]).get("batchWatermarkMs", 0)) if len(lines) > 1 else 0

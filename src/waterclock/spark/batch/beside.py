@@ -4,7 +4,7 @@
     2. N-1 is waited for; if it failed, N fails with its error, and nothing of N is written
     3. the first time in a run: the mark `waterclock.beside` is laid into the checkpoint
     4. N is given to the thread, which does steps 2 to 5 of sinks/base.py; Spark notes that N is done, plans N+1 and runs it
-    5. when the run ends, the last one is waited for, and the mark goes
+    5. when the run ends, or halts for another checkpoint (succession.py), the last one is waited for, and the mark goes
 
 Rule 1: so the sink lacks one batch at most of those that Spark notes as done. What a kill leaves of that, the next start
         takes back (checkpoint/taken_back.py), which the mark tells it to.
@@ -55,7 +55,7 @@ class BesideWriter:
             raise self.failure
 
     def end(self) -> None:
-        """Settle at the end of a run: the sink has all that Spark notes as done."""
+        """Settle, when no batch begins any more: the sink has all that Spark notes as done."""
         self.settle()
         if self._is_marked:
             unmark(self._checkpoint)

@@ -27,16 +27,25 @@ from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.base import OwnSink
 from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
+from waterclock.spark.batch.batches import Shape, writing
 from waterclock.spark.batch.steps import ResultStep
-from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
+from waterclock.spark.checkpoint.state_files import (
+    ahead,
+    handing_over,
+    number_in_sink,
+    number_of_handing_over,
+    refuse_handed_over,
+)
 from waterclock.spark.checkpoint.taken_back import take_back
+from waterclock.spark.packing.packs import in_workers
+from waterclock.streaming import frames
 from waterclock.streaming.given import ChosenColumns, of_kinds, with_results
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
 from waterclock.streaming.toml.steps import Outlet, check_takes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from waterclock.sinks.ledger import Epoch
     from waterclock.spark.checkpoint.folder import Checkpoint
@@ -163,6 +172,18 @@ class Outlets:
             return None
         return cast(TakesFiles, sink).result_files(number)
 
+    def taken(
+        self, batch: DataFrame, place: tuple[Checkpoint, int], results: pa.Schema, last_us: int
+    ) -> list[pa.Table]:
+        """The frames of a batch of `results`; they have no rows if executors wrote them. `place` as in `batch_of`."""
+        checkpoint, batch_id = place
+        files = self.result_files(batch_id, checkpoint)
+        if files is not None:
+            assert self.first.schema is not None, "plan comes first"
+            shape = Shape(self.frame_schema(results), self.first.schema, last_us)
+            batch = in_workers(batch, writing(files, shape), "frame binary")
+        return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
+
     def open(self, checkpoint: Checkpoint) -> None:
         """Make or check the tables of each; StateMismatch if one does not belong to the checkpoint."""
         for outlet in self._all:
@@ -173,8 +194,7 @@ class Outlets:
         if (all_hold := self._all_hold(checkpoint)) is not None:
             take_back(checkpoint, all_hold)
         for outlet in self._all:
-            last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
-            check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
+            _check(outlet, checkpoint)
 
     def held(self, checkpoint: Checkpoint) -> int:
         """Spark's number of the last batch that one of them holds; -1 if none holds any of the checkpoint's query."""
@@ -218,6 +238,16 @@ class Outlets:
             )
         return self.first
 
+    def hand_over(self, old: Checkpoint, new: Checkpoint, size: int) -> None:
+        """Give the only sink from one checkpoint to another, whose state takes `size` bytes."""
+        only = self.only()
+        assert only.schema is not None, "plan comes first"
+        done, grown = old.last_done(), size - only.sink.totals().get("state_bytes", 0)
+        assert done is not None
+        _check(only, old)  # and has all that is done
+        number = number_of_handing_over(old, new, done, only.sink.last_applied())
+        written_once(only.sink, handing_over(new, only.schema, number, grown))
+
     def describe(self) -> str:
         """Where all of it is, for messages to people."""
         return " and ".join(outlet.sink.describe() for outlet in self._all)
@@ -231,6 +261,12 @@ class Outlets:
         refuse_one_place([outlet.place for outlet in own])
         if len({id(outlet.sink) for outlet in self._all}) < len(self._all):
             raise UsageError("two of the pipeline's sinks are the same object: name each once")
+
+
+def _check(outlet: PlannedOutlet, checkpoint: Checkpoint) -> None:
+    """StateMismatch if the sink has more than was begun with the checkpoint, or less than is done."""
+    last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
+    check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
 
 
 def outlets_of(sink: Sink | None, outlets: list[Outlet[Any]]) -> list[Outlet[Any]]:

@@ -19,14 +19,19 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, StateMismatch
-from waterclock.sinks import LastBatch
+from waterclock.sinks import Batch, LastBatch
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.streaming.checkpoint import hand_over, stored, write
 from waterclock.streaming.checkpoint import refuse_handed_over as refuse_old
+from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.places.place import is_remote, names_in, remove
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CARRIED, CARRYING = "carried.json", "waterclock.carrying"
 PARTS = "waterclock.parts"
@@ -62,6 +67,34 @@ def carried_from(new: Checkpoint, old: Checkpoint, before: int) -> None:
 def carried_over(old: Checkpoint, new: Checkpoint) -> None:
     """Write into `old` that `new` is to take its place; again is the same."""
     hand_over(old.path, new.path, new.query_id())
+
+
+def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
+    """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
+
+    It is that of the new one's last batch. If the old one had begun a batch more, which the new one runs again, and the
+    sink has that already, it is the number of that one: so nothing of it is written a second time.
+    """
+    begun, reached = old.last_batch(), new.last_done()
+    both = applied is not None and begun is not None and begun > done and applied.batch_id == ahead(old) + begun
+    return ahead(new) + (reached or 0) + both
+
+
+def handing_over(new: Checkpoint, schema: pa.Schema, number: int, grown: int) -> Batch:
+    """A batch, the sink's `number`, which says that the sink belongs to `new`; its state is `grown` bytes larger."""
+    query_id, reached = new.query_id(), new.last_done()
+    assert query_id is not None
+    assert reached is not None
+    return Batch(
+        query_id=query_id,
+        batch_id=number,
+        offsets=new.offsets(reached),
+        results=schema.empty_table(),
+        dead_letters=DEAD_SCHEMA.empty_table(),
+        counters={"state_bytes": grown},
+        watermark_us=None,
+        seconds=0.0,
+    )
 
 
 def refuse_handed_over(checkpoint: Checkpoint, applied: LastBatch | None) -> None:

@@ -35,6 +35,7 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 import waterclock.errors
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
+from waterclock.spark.packing.recording import Recorder
 from waterclock.streaming import frames
 from waterclock.streaming.state.blobs import MapState
 from waterclock.streaming.state.bucket import Bucket, StoredBucket
@@ -94,9 +95,9 @@ _NUMBER, _BLOB = StructType().add("number", LongType()), StructType().add("blob"
 class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is untyped here
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
-    def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
-        """`columns`: those that results are to have; all if none is named."""
-        self._rules, self._columns = rules, columns
+    def __init__(self, rules: Rules, columns: tuple[str, ...] = (), flag: str | None = None) -> None:
+        """`columns`: those that results are to have; all if none is named. `flag` as in `Recorder`."""
+        self._rules, self._columns, self._flag = rules, columns, flag
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         # A batch makes hundreds of thousands of tuples and leaves no cycles behind: the collector would walk them all
@@ -104,22 +105,25 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         gc.disable()
         if not gc.get_freeze_count():
             gc.freeze()  # PySpark collects after every task: let it pass over what the modules made
-        self._handle = handle
+        self._handle, self._recorder, self._unrecorded = handle, Recorder(self._flag), ""
         self._state = handle.getValueState("bucket", _BUCKET)
         self._blobs = MapState(handle.getMapState("shelf", _NUMBER, _BLOB))
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         # by origin: Spark reads a file twice if the name of another one of its batch matches it as a pattern
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
-        tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
+        sent = [taken[origin] for origin in sorted(taken)]
+        tables = [frames.from_bytes(frame) for frame in sent]
         yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.kind_of(table) == "dead")
         clocks = [table for table in tables if frames.kind_of(table) == "clock"]
         events = [table for table in tables if frames.kind_of(table) not in ("dead", "clock")]
+        alive = (f for f, table in zip(sent, tables, strict=True) if frames.kind_of(table) != "dead")
+        self._unrecorded = self._recorder.take(key[0], alive)
         if events or clocks:
             yield _Frame(self._step(key, events, clocks, timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        rang_ms = expiredTimerInfo.getExpiryTimeInMs()
+        rang_ms, self._unrecorded = expiredTimerInfo.getExpiryTimeInMs(), ""
         yield _Frame(self._step(key, [], [], timerValues.getCurrentWatermarkInMs(), rang_ms))
 
     def close(self) -> None:
@@ -136,6 +140,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._keep(bucket, watermark_ms, alarm, rang_ms)
         results = frames.chosen(results, self._columns) if self._columns else results
         results = frames.noted(results, refused=refused) if (refused := refused_here()) else results
+        results = frames.noted(results, unrecorded=self._unrecorded) if self._unrecorded else results
         counters = frames.sum_counters([frames.counters_of(results), {"state_bytes": bucket.grown}])
         return frames.to_travel(frames.noted(results, counters=counters, held={key[0]: bucket.held_keys}))
 
@@ -158,8 +163,8 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._state.update((due_ms, after.engine, after.rows))
 
 
-def apply(rules: Rules, packed: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:
-    """Result frames (one column, `frame`) of a packed stream whose watermark is set; `columns` as in RulesProcessor."""
+def apply(rules: Rules, packed: DataFrame, columns: tuple[str, ...] = (), flag: str | None = None) -> DataFrame:
+    """Result frames (one column, `frame`) of a packed stream whose watermark is set; the rest as in RulesProcessor."""
     return packed.groupBy("bucket").transformWithState(
-        RulesProcessor(rules, columns), "frame binary", outputMode="append", timeMode="EventTime"
+        RulesProcessor(rules, columns, flag), "frame binary", outputMode="append", timeMode="EventTime"
     )

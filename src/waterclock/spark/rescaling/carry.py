@@ -41,14 +41,13 @@ from uuid import uuid4
 from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, LastBatch, Sink, written_once
+from waterclock.sinks import LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in
 from waterclock.spark.rescaling.parts import StateSeen
 from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, Written, lay_down, look, parts, write_state
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.layout import BEGIN_ANEW
 from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
@@ -67,28 +66,35 @@ _NEXT = "nextBatchWatermarkMs"
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
     noted = json.loads(_lines(old.path / "commits" / str(done))[1])
+    reached = new.last_done()
+    before = 1 if reached else 0  # Spark asks for the offsets before the last ones, unless these are batch 0's
     logs = []
-    for number in range(done, begun + 1):
+    for number in range(done - before, begun + 1):
         _, beside, *sources = _lines(old.path / "offsets" / str(number))
         logs.append((json.loads(beside), sources))
-    lay_offsets(new, logs, noted.get(_NEXT))
+    lay_offsets(new, logs, noted.get(_NEXT), before)
     if (old.path / "sources").is_dir():
         copy_folder(old.path / "sources", new.path / "sources")
 
 
-def lay_offsets(new: Checkpoint, batches: Sequence[tuple[dict[str, Any], list[str]]], next_ms: int | None) -> None:
+def lay_offsets(
+    new: Checkpoint, batches: Sequence[tuple[dict[str, Any], list[str]]], next_ms: int | None, before: int = 0
+) -> None:
     """Put offsets in the place of what the query that wrote the state noted: of each batch what is beside them, and a line
-    for each source. `next_ms` is the watermark that follows the first batch, None if nothing is noted of it."""
-    conf = settings_of(new.path / "offsets" / "0")["conf"]
-    reached = json.loads(_lines(new.path / "commits" / "0")[1]) | ({} if next_ms is None else {_NEXT: next_ms})
+    for each source. The first batches, `before` of them, lie before the last one that is done. `next_ms` is the watermark
+    that follows that, None if nothing is noted of it."""
+    last = new.last_done()
+    assert last is not None
+    conf = settings_of(new.path / "offsets" / str(last))["conf"]
+    reached = json.loads(_lines(new.path / "commits" / str(last))[1]) | ({} if next_ms is None else {_NEXT: next_ms})
     for folder in ("offsets", "commits", "sources"):
         with suppress(FileNotFoundError):
             remove(new.path / folder)
     for folder in ("offsets", "commits"):
         make_folder(new.path / folder)
-    for number, (beside, sources) in enumerate(batches):
+    for number, (beside, sources) in enumerate(batches, last - before):
         write(new.path / "offsets" / str(number), "\n".join([_VERSION, json.dumps({**beside, "conf": conf}), *sources]))
-    write(new.path / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
+    write(new.path / "commits" / str(last), f"{_VERSION}\n{json.dumps(reached)}")
 
 
 def settings_of(offsets: Place) -> dict[str, Any]:
@@ -123,6 +129,10 @@ class NewState:
     deadlines: int
     bytes: int
 
+    def told(self) -> str:
+        """How much was moved, for people."""
+        return f"{counted(self.keys, 'key')}, {counted(self.deadlines, 'deadline')}, {counted(self.bytes, 'byte')}"
+
 
 def rescale(
     pipeline: Pipeline,
@@ -152,13 +162,15 @@ def rescale(
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
     owner = owner_of(new.path)
     try:
-        return _Rescale(spark, old, new, rules, buckets, report).run(sink, schema, owner)
+        return Rescale(spark, old, new, rules, buckets, report).run(sink, schema, owner)
     finally:
         owner.let_go()
 
 
 class Carry(ABC):
     """A state's way into the checkpoint `new`, from step 1 to 8. Where it comes from, `old`, its kind knows."""
+
+    processor = PartsProcessor
 
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
@@ -171,32 +183,42 @@ class Carry(ABC):
         self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
-        self._folder = new.path / state_files.PARTS
+        self._folder = new.path / state_files.PARTS / "rows"
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self.refuse()  # 1
+        self.make_room(owner)  # 2
+        written = self.copy(before)  # 3, 4
+        self._lay_beside(before)  # 5
+        state_files.carried_over(self._old, self._new)  # 6
+        self._report("hands the sink over")
+        number = self.number(before, sink.last_applied())
+        grown = written.bytes - self.counted(before, sink)
+        written_once(sink, state_files.handing_over(self._new, schema, number, grown))  # 7
+        remove(self._new.path / state_files.PARTS)  # 8
+        remove(self._new.path / state_files.CARRYING)
+        made = (self._new.path, self._buckets, self._partitions)
+        return NewState(*made, written.keys, written.deadlines, written.bytes)
+
+    def make_room(self, owner: Owner | Lease) -> None:
+        """Step 2."""
         self._refuse_other_things()
-        make_folder(self._new.path)  # 2
+        make_folder(self._new.path)
         owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         state_files.begin(self._new, self._old)
         for part in [*self._new.path.iterdir()]:
             if part.name not in {LOCK, OWNERS, state_files.CARRYING}:
                 remove(part)
+
+    def copy(self, before: StateSeen) -> Written:
+        """Steps 3 and 4."""
         self._report(
             f"reads {counted(before.keys, 'key')} in {counted(before.buckets, 'bucket')}, {counted(before.bytes, 'byte')}"
         )
-        laid = lay_down(self._session, self.parts(before), self._folder, self._buckets)  # 3
+        laid = lay_down(self._session, self.parts(before), self._folder, self._buckets)
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
-        written = self._write(before, laid)  # 4
-        self._lay_beside(before)  # 5
-        state_files.carried_over(self._old, self._new)  # 6
-        self._report("hands the sink over")
-        written_once(sink, self._handing_over(sink, schema, before, written))  # 7
-        remove(self._folder)  # 8
-        remove(self._new.path / state_files.CARRYING)
-        made = (self._new.path, self._buckets, self._partitions)
-        return NewState(*made, written.keys, written.deadlines, written.bytes)
+        return self._write(before, laid)
 
     # what a kind of old state knows ----------------------------------------------------------------------------
 
@@ -219,7 +241,7 @@ class Carry(ABC):
 
     def number(self, before: StateSeen, applied: LastBatch | None) -> int:
         """The sink's number of the batch that hands it over."""
-        return state_files.ahead(self._new)
+        return state_files.ahead(self._new)  # its batch 0
 
     def counted(self, before: StateSeen, sink: Sink) -> int:
         """How many bytes of state the sink's counters come to."""
@@ -245,8 +267,8 @@ class Carry(ABC):
     def _write(self, before: StateSeen, laid: Written) -> Written:
         """Step 4."""
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
-        written = write_state(self._session, self._new, self._folder, processor, self._partitions)
+        processor = self.processor(self._rules, before.clock, self.watermark_ms(before))
+        written = self.written_by(processor)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
             raise StateMismatch(
@@ -255,53 +277,61 @@ class Carry(ABC):
             )
         return written
 
+    def written_by(self, processor: PartsProcessor) -> Written:
+        """What the query has written."""
+        return write_state(self._session, self._new, self._folder, processor, self._partitions)
+
     def _lay_beside(self, before: StateSeen) -> None:
         """Step 5."""
         settings, number = self.lay_beside(before)
-        state_files.carried_from(self._new, self._old, number)
+        reached = self._new.last_done()
+        assert reached is not None
+        state_files.carried_from(self._new, self._old, number - reached)
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
         # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
         # is the store's affair: what it has acknowledged is there.
+        self.flush()
+
+    def flush(self) -> None:
+        """Force all of a folder of this machine onto the disk but the parts, which serve no more after a crash."""
         if not isinstance(self._new.path, Path):
             return
+        parts = self._new.path / state_files.PARTS
         for part in self._new.path.rglob("*"):
+            if part.is_relative_to(parts):
+                continue
             with suppress(FileNotFoundError):  # Spark tidies up its state now and then
                 flush_folder(part) if part.is_dir() else flush_file(part)
         flush_folder(self._new.path)
 
-    def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
-        """Step 7: a batch that says whose the sink is now."""
-        return Batch(
-            query_id=self._query_id,
-            batch_id=self.number(before, sink.last_applied()),
-            offsets=self._new.offsets(0),
-            results=schema.empty_table(),
-            dead_letters=DEAD_SCHEMA.empty_table(),
-            counters={"state_bytes": written.bytes - self.counted(before, sink)},
-            watermark_us=None,
-            seconds=0.0,
-        )
 
-
-class _Rescale(Carry):
+class Rescale(Carry):
     """From a checkpoint of Spark's into another number of buckets."""
 
     def refuse(self) -> StateSeen:
         """See `Carry`."""
         self._old.refuse_without_state()
+        self.refuse_closed()
+        before = look(self._session, self._old)
+        self.refuse_the_same(before)
+        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
+        return before
+
+    def refuse_closed(self) -> None:
+        """UsageError if nothing would go on."""
         if self._old.is_source_closed():
             raise UsageError(
                 f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
                 f"would go on. {BEGIN_ANEW}"
             )
-        before = look(self._session, self._old)
+
+    def refuse_the_same(self, before: StateSeen) -> None:
+        """UsageError if nothing would change."""
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):
             raise UsageError(
                 f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
             )
-        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
-        return before
 
     def parts(self, before: StateSeen) -> Iterable[DataFrame]:
         """See `Carry`."""
@@ -309,7 +339,11 @@ class _Rescale(Carry):
 
     def watermark_ms(self, before: StateSeen) -> int:
         """See `Carry`."""
-        return int(settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
+        return self.watermark_in(self._old, before)
+
+    def watermark_in(self, old: Checkpoint, before: StateSeen) -> int:
+        """Spark's watermark in the last batch of `before`, as `old` notes it."""
+        return int(settings_of(old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
 
     def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
@@ -324,20 +358,4 @@ class _Rescale(Carry):
 
     def number(self, before: StateSeen, applied: LastBatch | None) -> int:
         """See `Carry`."""
-        return number_of_handing_over(self._old, self._new, before.batch_id, applied)
-
-
-def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
-    """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
-
-    It is that of the new one's batch 0. If the old one had begun a batch more, which is run again as batch 1, and the
-    sink has that already, it is the number of batch 1: so nothing of it is written a second time.
-    """
-    begun = old.last_batch()
-    both = (
-        applied is not None
-        and begun is not None
-        and begun > done
-        and applied.batch_id == state_files.ahead(old) + begun
-    )
-    return state_files.ahead(new) + both
+        return state_files.number_of_handing_over(self._old, self._new, before.batch_id, applied)

@@ -23,6 +23,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.operator import RulesProcessor
@@ -38,10 +39,11 @@ from waterclock.spark.rescaling.parts import (
     split,
 )
 from waterclock.spark.source import literal
+from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels
 from waterclock.streaming.places.place import Place, is_remote
 from waterclock.streaming.state.blobs import Blobs
-from waterclock.streaming.state.bucket import StoredBucket
+from waterclock.streaming.state.bucket import Bucket, StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,6 +153,8 @@ def parts_of(rules: Rules, stored: StoredBucket, shelf: Blobs, count: int, at: i
 
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+_LOOK_EVERY_S = 0.05
+ROUND = "round"  # in front of an origin: no part
 _Frame = Row("frame")
 
 
@@ -178,6 +182,32 @@ class PartsProcessor(RulesProcessor):
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
 
+class Replay(PartsProcessor):
+    """Behind the parts, it goes through batches that went through other buckets; the frames of these say what it counted,
+    and by how much the bucket grew."""
+
+    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
+        taken = list(rows)
+        if not taken[0].origin.startswith(ROUND):
+            yield from super().handleInputRows(key, taken, timerValues)
+            return
+        stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
+        alarm, engine, held = stored
+        bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
+        watermark_ms, all_counters = 0, []
+        for row in taken:
+            for watermark_ms, given in msgpack.unpackb(bytes(row.frame)):
+                us, tables = watermark_ms * 1000 if watermark_ms else NO_WATERMARK, [*map(frames.from_bytes, given)]
+                clocks = [table for table in tables if frames.kind_of(table) == "clock"]
+                events = [table for table in tables if frames.kind_of(table) != "clock"]
+                due_us = bucket.next_due_us()
+                if tables or (due_us is not None and due_us <= us):
+                    results = bucket.step(events, us, clocks)
+                    all_counters.append({**frames.counters_of(results), "results": results.num_rows})
+        self._keep(bucket, watermark_ms, alarm)
+        yield _Frame(msgpack.packb([frames.sum_counters(all_counters), bucket.grown]))
+
+
 def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, count: int) -> Written:
     """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
     empty = [(None, label, "", StatePart(None).to_bytes()) for label in labels(count)]
@@ -189,29 +219,60 @@ def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, c
     return Written(sum(row.held for row in laid), sum(row.deadlines for row in laid), 0)
 
 
+class StateQuery:
+    """The query over parts in a folder, with the checkpoint `new`; its state lies in so many `partitions`."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        new: Checkpoint,
+        folder: Place,
+        processor: PartsProcessor,
+        partitions: int,
+        **trigger: Any,
+    ) -> None:
+        """`trigger` as Spark takes it: availableNow, or how often it looks for more parts."""
+        self._new, self._found = new, dict[int, list[Any]]()
+        before = session.conf.get(PARTITIONS)
+        session.conf.set(PARTITIONS, str(partitions))
+        try:
+            rows = session.readStream.schema(PARTS).parquet(literal(folder))
+            packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
+            worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
+            writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(self._take)
+            self._query = writer.trigger(**trigger).start()
+        finally:
+            session.conf.set(PARTITIONS, str(before))
+
+    def end(self) -> list[Any]:
+        """Wait for the end, and give what there is of the only batch."""
+        self._query.awaitTermination()
+        if len(self._found) != 1 or self._new.last_done() != 0:
+            raise StateMismatch(
+                f"the state was not written in one batch but in {len(self._found)}: nothing was handed over"
+            )
+        return self._found[0]
+
+    def batch(self, number: int, look: Callable[[], object] = lambda: None) -> list[Any]:
+        """Wait until batch `number` is done, and `look` meanwhile; what the frames of all buckets say."""
+        while self._new.last_done() != number:
+            self._query.awaitTermination(_LOOK_EVERY_S)
+            look()
+        return self._found.pop(number)
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def _take(self, batch: DataFrame, batch_id: int) -> None:
+        self._found[batch_id] = [msgpack.unpackb(row.frame) for row in batch.collect()]
+
+
 def write_state(
     session: SparkSession, new: Checkpoint, folder: Place, processor: PartsProcessor, partitions: int
 ) -> Written:
-    """Run the query over the parts in `folder` with the checkpoint `new`, its state in so many `partitions`."""
-    found: list[Written] = []
-
-    def take(batch: DataFrame, batch_id: int) -> None:
-        sums = [msgpack.unpackb(row.frame) for row in batch.collect()]
-        found.append(Written(*map(sum, zip(*sums, strict=True))))
-
-    before = session.conf.get(PARTITIONS)
-    session.conf.set(PARTITIONS, str(partitions))
-    try:
-        rows = session.readStream.schema(PARTS).parquet(literal(folder))
-        packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
-        worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
-        writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(take)
-        writer.trigger(availableNow=True).start().awaitTermination()
-    finally:
-        session.conf.set(PARTITIONS, str(before))
-    if len(found) != 1 or new.last_done() != 0:
-        raise StateMismatch(f"the state was not written in one batch but in {len(found)}: nothing was handed over")
-    return found[0]
+    """Run the query over the parts in `folder` to its end, which is one batch."""
+    query = StateQuery(session, new, folder, processor, partitions, availableNow=True)
+    return Written(*map(sum, zip(*query.end(), strict=True)))
 
 
 def _sum(parts: list[StatePart], name: str) -> int:

@@ -1,0 +1,214 @@
+"""A run that goes on with another checkpoint, into which its state is carried beside it (rescaling/live.py has the steps).
+
+The run and the command that carries speak by two files in the run's checkpoint, each written by one of them:
+
+    waterclock.asked       by the command: which one, the new folder, and "record", "halt" or "switch"
+    waterclock.answered    by the run: "recording" since a batch, "halted" behind one, "switched", or why it goes on alone
+
+Rule 1: the run alone hands its sink over. Until then it can go on with its old checkpoint at any moment, and does so when
+        the command is gone, takes too long, or cannot be served; the command learns of it.
+Rule 2: the run halts where a batch begins, or while none is under way: nothing that was worked out is thrown away.
+Rule 3: the run has halted when its sink has all that Spark notes as done: a batch is written beside the next one
+        (batch/beside.py), and the new checkpoint would not read again what the sink lacks.
+Rule 4: what a killed run or command left asked counts no more at the next start; a warning says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from waterclock.clock import Clock
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.sinks import Batch
+from waterclock.spark.batch.batches import spark_ms
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.packing.recording import FLAG, BatchNote, note
+from waterclock.streaming import frames
+from waterclock.streaming.checkpoint import stored, write
+from waterclock.streaming.owner import owner_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger(__name__)
+ASKED, ANSWERED = "waterclock.asked", "waterclock.answered"
+RECORD, HALT, SWITCH = "record", "halt", "switch"
+RECORDING, HALTED, SWITCHED, ALONE = "recording", "halted", "switched", "alone"
+PATIENCE_S = 60.0  # a halted run waits so long for the command
+_LOOK_EVERY_S = 0.05
+
+
+class Halt(Exception):
+    """The end of a query whose run waits for another checkpoint."""
+
+
+def said(file: Path) -> dict[str, Any]:
+    """What one of the two files says; nothing if it is not there."""
+    with suppress(FileNotFoundError):
+        return stored(file) if file.exists() else {}
+    return {}
+
+
+class Succession:
+    """A run's side of it, for one checkpoint. Nothing is ever asked of a checkpoint behind a URI."""
+
+    def __init__(self, checkpoint: Checkpoint, clock: Clock, check: Callable[[], object]) -> None:
+        """`check` raises UsageError if the run's state cannot be carried over."""
+        self._folder = checkpoint.path if isinstance(checkpoint.path, Path) else None
+        self._checkpoint, self._clock, self._check = checkpoint, clock, check
+        self._ask: dict[str, Any] = {}
+        self._master = "local"
+        self._first: int | None = None  # the first batch that was recorded
+        self._given_up = ""
+        self._lock, self._begun, self._written = RLock(), -1, -1
+        self.halts = False
+
+    @property
+    def flag(self) -> str | None:
+        """The path of the flag that starts the recording (packing/recording.py)."""
+        return None if self._folder is None else str(self._folder / FLAG)
+
+    def begin(self, master: str) -> None:
+        """A run starts on Spark's `master`. Rule 4."""
+        self._master = master
+        if self._folder is not None and (self._folder / ASKED).exists():
+            log.warning(
+                "a run of the checkpoint %s was asked to go on with %s, and ended before: give the command again",
+                self._folder, said(self._folder / ASKED).get("to"),
+            )  # fmt: skip
+        self._forget()
+
+    def look(self, query: StreamingQuery) -> None:
+        """See what is asked, again and again while the query runs; a query that works on nothing is stopped to halt."""
+        if self._folder is None:
+            return
+        if self.halts:
+            if not query.status["isTriggerActive"]:
+                query.stop()
+            return
+        with self._lock:
+            self._see(said(self._folder / ASKED))
+
+    def _see(self, asked: Mapping[str, Any]) -> None:
+        if asked and asked["id"] != self._ask.get("id"):
+            self._ask, self._first = dict(asked), None
+            try:
+                self._refuse(asked["step"])
+            except WaterclockError as error:
+                self._go_on_alone(str(error))
+        elif self._ask and (not asked or self._is_free(Path(self._ask["to"]))):
+            self._go_on_alone("the command is gone")
+        elif self._given_up:
+            self._go_on_alone(self._given_up)
+        elif self._ask and asked["step"] == HALT and self._first is not None:
+            self.halts = True
+        elif self._ask and self._begun <= self._written:
+            done = self._checkpoint.last_done()
+            self._record(max(self._written, -1 if done is None else done) + 1)
+
+    def batch_begins(self, batch_id: int) -> None:
+        """Nothing of batch `batch_id` is worked out yet; Halt if it is not to be, by this run."""
+        if self.halts:
+            raise Halt
+        with self._lock:
+            self._begun = batch_id
+            self._record(batch_id)
+
+    def _record(self, first: int) -> None:
+        """Have batches from `first` on written down, if that is asked and not done yet."""
+        if self._ask and self._first is None and self._folder is not None:
+            write(self._folder / FLAG, str(Path(self._ask["records"])))
+            self._first = first
+            self._answer(RECORDING, first=first)
+
+    def batch_is_written(self, batch_id: int, batch: Batch, taken: Iterable[pa.Table]) -> None:
+        """Spark's batch `batch_id` is in the sink: `batch`, made of the frames `taken`."""
+        with self._lock:
+            self._written = batch_id
+            if self._first is None or batch_id < self._first or self._given_up:
+                return
+            lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
+            try:
+                if lacks is None:
+                    note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
+            except OSError as error:
+                lacks = f"{error.filename}: {error.strerror or error}"
+            if lacks:
+                self._given_up = f"what the run was given could not be written down beside it ({lacks})"
+
+    def wait(self, stopped: Callable[[], bool]) -> dict[str, Any] | None:
+        """The query has halted: what the command asks for at last, or None if the run is to go on alone."""
+        assert self._folder is not None
+        done, begun = self._checkpoint.last_done(), self._checkpoint.last_batch()
+        self._answer(HALTED, done=done, begun=begun)
+        until = self._clock.monotonic_s() + PATIENCE_S
+        while not stopped():
+            if self._given_up:
+                self._go_on_alone(self._given_up)
+                return None
+            asked = said(self._folder / ASKED)
+            is_there = asked.get("id") == self._ask["id"] and asked["step"] == SWITCH
+            is_free = self._is_free(Path(self._ask["to"]))
+            if is_there and is_free:
+                return asked
+            if not is_there and (is_free or not asked):
+                self._go_on_alone("the command is gone")
+                return None
+            if self._clock.monotonic_s() > until:
+                self._go_on_alone(f"the command took more than {PATIENCE_S:.0f} s")
+                return None
+            self._clock.sleep_s(_LOOK_EVERY_S)
+        self._go_on_alone("the run was stopped")
+        return None
+
+    def switched(self) -> None:
+        """The sink belongs to the new checkpoint."""
+        log.warning(
+            "the run goes on with the checkpoint %s: name it in the pipeline's file, the old one is refused from now on",
+            self._ask["to"],
+        )
+        self._answer(SWITCHED)
+        self._forget()
+
+    def _refuse(self, step: str) -> None:
+        """UsageError if the run cannot do what is asked first."""
+        self._check()
+        if step != RECORD:
+            raise UsageError("it has given up already what the command goes on with")
+        if not self._master.startswith("local"):
+            raise UsageError(
+                f"the run is on {self._master}, and its state can be carried over only while it does not run"
+            )
+
+    def _is_free(self, folder: Path) -> bool:
+        """Whether nobody works on the new folder: the command does until it asks for the switch."""
+        owner = owner_of(folder)
+        try:
+            owner.take()
+        except UsageError:
+            return False
+        owner.let_go()
+        return True
+
+    def _go_on_alone(self, why: str) -> None:
+        log.warning("the run goes on with the checkpoint %s: %s", self._folder, why)
+        self._answer(ALONE, why=why)
+        self._forget()
+
+    def _answer(self, step: str, **more: Any) -> None:
+        assert self._folder is not None
+        write(self._folder / ANSWERED, json.dumps({"id": self._ask["id"], "step": step, **more}) + "\n")
+
+    def _forget(self) -> None:
+        self._ask, self._first, self._given_up, self.halts = {}, None, "", False
+        if self._folder is not None:
+            for name in (FLAG, ASKED):
+                (self._folder / name).unlink(missing_ok=True)
