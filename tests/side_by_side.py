@@ -25,7 +25,7 @@ from tests.turns import named, read
 
 QUICK_S = 0.1  # of a test that tests/seconds.txt does not name
 SPARK = re.compile(
-    r"tests/spark/((dataframe/)?test_\w+|rescaling/test_(kills|moving|on_spark|rescale|returning|topics)|checkpoint/test_unplanned|tables/test_refused)\.py|tests/examples/test_(fines|pipelines)\.py"
+    r"tests/spark/((dataframe/)?test_\w+|rescaling/test_(kills|lagging|live|moving|on_spark|rescale|returning|topics)|checkpoint/test_unplanned|tables/test_refused)\.py|tests/examples/test_(fines|pipelines)\.py"
 )
 
 

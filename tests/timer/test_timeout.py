@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 
 from tests.timer.timers import run
 from waterclock import AsyncTimer, ManualClock
+
+# 3.11.2's own, which Debian 12 has, forgets its cause and may be entered twice; 3.11.7's is as ours, and as 3.12's
+_IS_MENDED = pytest.mark.skipif(sys.version_info < (3, 11, 7), reason="asyncio.timeout of a Python before its mends")
 
 
 class Asyncio:
@@ -33,7 +37,7 @@ def over_both(main: Test) -> Any:
         run(main(make()))
 
     test.__name__ = main.__name__
-    return pytest.mark.parametrize("make", [AsyncTimer, Asyncio])(test)
+    return pytest.mark.parametrize("make", [AsyncTimer, pytest.param(Asyncio, marks=_IS_MENDED)])(test)
 
 
 FOR_EVER_S = 60
