@@ -126,7 +126,7 @@ class Answer:
         """What was found, without the tags behind it."""
         for _ in range(self.uvarint()):
             self.uvarint()
-            self.at += self.uvarint()
+            self.cut(self.uvarint())
         return found
 
 
