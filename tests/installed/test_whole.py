@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from shutil import unpack_archive
 from subprocess import Popen
 from zipfile import ZipFile
 
@@ -216,7 +215,10 @@ def test_a_broker(kafka_topic):
 
 def test_what_an_error_advises_is_what_was_missing(tmp_path: Path) -> None:
     """The command is run as it was printed, but for the pip: the environment has none."""
-    bare = made(next(kind for kind in kinds() if not kind.whole and kind.compiler), "advised")
+    kind = next((kind for kind in kinds() if not kind.whole and kind.compiler), None)
+    if kind is None:
+        pytest.skip("one Python: both of its environments are whole")
+    bare = made(kind, "advised")
     lacking = bare.run("waterclock", "broker", "--settings", cwd=tmp_path)
     assert lacking.returncode == 1
     (advice,) = re.findall(r"pip install (.+)$", lacking.stderr, re.M)
@@ -288,7 +290,7 @@ def test_what_an_earlier_build_left_is_in_no_wheel(tmp_path: Path) -> None:
     """Modules of two rooms that have other names today were 2 MB of a wheel that was built in a clone."""
     kind = kinds()[1]
     (sdist,) = FOLDER.glob("sdist/waterclock-*.tar.gz")
-    unpack_archive(sdist, tmp_path, filter="data")
+    subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path], check=True)
     (tree,) = tmp_path.iterdir()
     ask = "import sys, sysconfig; print(f'lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}')"
     folder = subprocess.run(
@@ -303,4 +305,4 @@ def test_what_an_earlier_build_left_is_in_no_wheel(tmp_path: Path) -> None:
 
 def test_the_oldest_and_the_newest_python_are_tried_whole() -> None:
     tried = [(kind.version, kind.compiler) for kind in kinds() if kind.whole]
-    assert sorted(tried) == [(kinds()[0].version, True), (kinds()[-1].version, False)]
+    assert sorted(tried) == sorted([(kinds()[0].version, True), (kinds()[-1].version, False)])
