@@ -153,8 +153,9 @@ class Flusher:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether a flush by the loop's thread is expected to be over at once: no other is under way, and the last was."""
-        return self._free == THREADS and self._count > 0 and self._last_ns < ALONE_NS and not self._ahead.unsettled
+        """Whether a frame by the loop's thread is expected to be over at once: nothing else is to be done, and the last was."""
+        ready = self._ahead.is_open and not self._ahead.unsettled
+        return ready and self._free == THREADS and self._last_ns < ALONE_NS
 
     def _begin(self, work: list[FlushWork]) -> None:
         self._free -= 1

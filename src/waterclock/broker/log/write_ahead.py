@@ -128,6 +128,11 @@ class WriteAheadLog:
         self._files = files
 
     @property
+    def is_open(self) -> bool:
+        """Whether the room is reserved: the first frame waits for that."""
+        return bool(self._files)
+
+    @property
     def unsettled(self) -> bool:
         """Whether the half that is not written to has something that does not stand in its own files."""
         return bool(self._unflushed[1 - self._half])
