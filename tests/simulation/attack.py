@@ -17,6 +17,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,7 @@ def main(arguments: list[str]) -> int:
         sorts = short() if told.short else (*SHORT, *LONG)
         found = run(deal(sorts, told.seed, told.seeds), told.cores, began_s + 60 * told.minutes)
         found["wall_s"] = round(time.monotonic() - began_s)
+        found["commit"] = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True).strip()
     text = json.dumps(found, indent=1)
     if told.json:
         Path(told.json).write_text(text + "\n")

@@ -4,6 +4,7 @@
     SEED --plan FILE                        one of them as a file says, of a report
     SEED --shrink FILE                      its first failure, cut down to what still fails; the plan goes into the file
     attack --minutes N --json FILE          seeds on all cores; --add FILE ...: what was found, added up
+    published FILE ...                      that, for the record and docs/reliability.md
     hashes COUNT                            how many fresh processes give a seed one hash
     ledger                                  how soon each plant is found
     reached                                 which rare branches of the product universes pass
@@ -19,7 +20,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import attack, hashes, ledger, planting, reached
+from tests.simulation import attack, hashes, ledger, planting, published, reached
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from tests.simulation.universe import Universe
 
 
-OTHERS: dict[str, Any] = {"attack": attack, "hashes": hashes, "ledger": ledger, "reached": reached}
+OTHERS: dict[str, Any] = {
+    "attack": attack,
+    "hashes": hashes,
+    "ledger": ledger,
+    "published": published,
+    "reached": reached,
+}
 
 
 def parser() -> argparse.ArgumentParser:
