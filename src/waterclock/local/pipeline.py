@@ -307,7 +307,8 @@ class LocalPipeline:
             given = self._source.take()
             if given is not None:
                 yield given
-            self._ended.wait(self._linger_s if given is not None else self._source.idle_s)
+            if given is None or not given.is_full:  # who has more to read rests for nothing
+                self._ended.wait(self._source.idle_s if given is None else self._linger_s)
 
     def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
         number = self._batch
