@@ -18,14 +18,17 @@ from tests.local.running import counts, living, run_locally, until
 from tests.local.test_pipeline import RECORDS, batches, change, replayed
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.clock import ManualClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client
+from waterclock.local import pipeline as module
 from waterclock.local import topics
 from waterclock.local.command import configured
 from waterclock.local.snapshots import NAME
 from waterclock.local.topics import TopicSource
 from waterclock.streaming.layout import CLOSING
+from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
 from waterclock.streaming.topics import planner
 from waterclock.streaming.topics.fetcher import Fetcher
@@ -165,15 +168,31 @@ def test_linger_is_behind_a_batch_that_took_all_there_was_and_behind_no_other(
     assert rests.behind == [3600.0]
 
 
+def test_every_bucket_is_written_within_seconds_however_long_a_batch_takes(tmp_path: Path) -> None:
+    file, clock, behind = make_pipeline(tmp_path, orders(40), 12), ManualClock(), list[int]()
+    file.write_text(f"[local]\nbuckets = 64\n{file.read_text()}")
+    with closing(configured(load(file))) as pipeline:
+        pipeline._clock, pipeline._ended = clock, Rests(pipeline._source.idle_s)
+
+        def after(progress: Progress) -> None:
+            behind.append(progress.batch_id - min(pipeline._kept.values()))
+            clock.advance_s(0.7)
+
+        pipeline.run(live=True, report=after)
+    assert len(behind) == 12
+    assert max(behind[3:]) <= module.SNAPSHOT_S / 0.7 + 1
+
+
 def test_a_batch_at_the_end_of_a_topic_is_full_where_it_took_as_much_as_a_batch_takes(
     kafka_broker: Broker, topic: str, file: Path
 ) -> None:
     with closing(configured(load(file))._source) as source:
+        assert isinstance(source, TopicSource)
         source.begin([source.first()], live=True)
         while source.take() is not None or any(source.behind(source._at).values()):
             pass
         Sender(kafka_broker.bootstrap, topic).put(*["damaged"] * 65)
-        found = []
+        found = list[tuple[int, bool]]()
         while sum(count for count, _ in found) < 65:
             if (given := source.take()) is not None:
                 found.append((given.counters["records"], given.is_full))
