@@ -6,8 +6,9 @@ import json
 import random
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
+from threading import Event
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -15,15 +16,20 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.local.running import counts, living, run_locally, until
 from tests.local.test_pipeline import RECORDS, batches, change, replayed
-from tests.spark.pipelines import orders, table
+from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.clock import ManualClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client
+from waterclock.local import pipeline as module
 from waterclock.local import topics
+from waterclock.local.command import configured
 from waterclock.local.snapshots import NAME
 from waterclock.local.topics import TopicSource
 from waterclock.streaming.layout import CLOSING
+from waterclock.streaming.statistics import Progress
+from waterclock.streaming.toml.config import load
 from waterclock.streaming.topics import planner
 from waterclock.streaming.topics.fetcher import Fetcher
 from waterclock.streaming.topics.offsets import Range
@@ -128,6 +134,70 @@ def test_one_who_falls_behind_reads_by_fair_shares_again(
             sender.put(*["damaged"] * 300, partition=partition)
         counts(pipeline, "records", RECORDS + 600)
     assert any(len(ranges) > 1 for ranges in fetched)
+
+
+class Rests(Event):
+    """The event that ends a live run, where it rests for want of something to read. It does not wait."""
+
+    def __init__(self, idle_s: float) -> None:
+        super().__init__()
+        self.idle_s, self.behind = idle_s, list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout == self.idle_s:
+            self.set()
+        else:
+            self.behind.append(timeout or 0.0)
+        return self.is_set()
+
+
+@pytest.mark.parametrize("of_files", [True, False])
+def test_linger_is_behind_a_batch_that_took_all_there_was_and_behind_no_other(
+    file: Path, of_files: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "CHUNK", 1)  # who is behind at all, goes by the planner
+    if of_files:
+        file = make_pipeline(tmp_path / "files", orders(40), 6, 2)
+        change(file, "[time]\n", "[time]\nclose = false\n")
+    file.write_text(f'[local]\nlinger = "1 hour"\n{file.read_text()}')
+    with closing(configured(load(file))) as pipeline:
+        rests = Rests(pipeline._source.idle_s)
+        pipeline._ended = rests
+        count = pipeline.run(live=True).batches
+    assert count >= 3
+    assert rests.behind == [3600.0]
+
+
+def test_every_bucket_is_written_within_seconds_however_long_a_batch_takes(tmp_path: Path) -> None:
+    file, clock, behind = make_pipeline(tmp_path, orders(40), 12), ManualClock(), list[int]()
+    file.write_text(f"[local]\nbuckets = 64\n{file.read_text()}")
+    with closing(configured(load(file))) as pipeline:
+        pipeline._clock, pipeline._ended = clock, Rests(pipeline._source.idle_s)
+
+        def after(progress: Progress) -> None:
+            behind.append(progress.batch_id - min(pipeline._kept.values()))
+            clock.advance_s(0.7)
+
+        pipeline.run(live=True, report=after)
+    assert len(behind) == 12
+    assert max(behind[3:]) <= module.SNAPSHOT_S / 0.7 + 1
+
+
+def test_a_batch_at_the_end_of_a_topic_is_full_where_it_took_as_much_as_a_batch_takes(
+    kafka_broker: Broker, topic: str, file: Path
+) -> None:
+    with closing(configured(load(file))._source) as source:
+        assert isinstance(source, TopicSource)
+        source.begin([source.first()], live=True)
+        while source.take() is not None or any(source.behind(source._at).values()):
+            pass
+        Sender(kafka_broker.bootstrap, topic).put(*["damaged"] * 65)
+        found = list[tuple[int, bool]]()
+        while sum(count for count, _ in found) < 65:
+            if (given := source.take()) is not None:
+                found.append((given.counters["records"], given.is_full))
+    assert max(found) == (30, True), "it was never full"
+    assert all(is_full == (count == 30) for count, is_full in found)
 
 
 def cut(broker: Broker, topic: str) -> None:

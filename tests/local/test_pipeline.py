@@ -335,7 +335,7 @@ def test_a_replay_of_a_topic_begins_with_the_watermarks_of_its_partitions(
     topic_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(topic_file, "per_batch = 30", "per_batch = 5")  # so that a batch has nothing of some partition
-    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(module, "turns", lambda *_: 1)
     copy = state_of_batch(topic_file, 9)
     before = table(topic_file.parent)
     copy.replace(topic_file.parent / "checkpoint" / NAME)
@@ -361,7 +361,7 @@ def test_a_live_run_brings_what_comes_and_ends_behind_its_batch(
     kafka_broker: Broker, topic: str, topic_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FOLDED", 5)
-    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(module, "turns", lambda *_: 1)
     sender = Sender(kafka_broker.bootstrap, topic)
     with living(topic_file) as (pipeline, _):
         for row in orders(10, seed=2):

@@ -124,7 +124,7 @@ def test_one_that_lacks_what_no_record_says_any_more_is_named(
     kafka_broker: Broker, kafka_topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FOLDED", 5)
-    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(module, "turns", lambda *_: 1)
     Sender(kafka_broker.bootstrap, kafka_topic).orders(orders(20))
     file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, kafka_topic, more="per_batch = 4")
     file.write_text(file.read_text().replace(ALONE, ASIDE))

@@ -77,7 +77,7 @@ def test_what_a_run_needs_no_more_is_folded_in_each_sink(
     kafka_broker: Broker, kafka_topic: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FOLDED", 5)
-    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(module, "turns", lambda *_: 1)
     Sender(kafka_broker.bootstrap, kafka_topic).orders(orders(20))
     file = into(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, kafka_topic, more="per_batch = 4"), store)
     summary = run_locally(file)

@@ -10,7 +10,7 @@ A start, numbered:
 
 A batch, numbered (2 to 5 stand in sinks/base.py):
     1. rows are taken, and the rules applied   2. begin   3. refuse what is applied   4. write, with the record   5. commit
-    6. the bucket whose turn it is, is written
+    6. the buckets whose turn it is, are written
 
 Rule 1: state is what the engine makes of the recorded inputs, in their order (state.py, rule 1).
 Rule 2: what a batch read is recorded, not asked again (record.py, rule 2).
@@ -62,6 +62,15 @@ from waterclock.wording import counted
 SYSTEM = SystemClock()
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
+
+
+def turns(seconds: float, buckets: int) -> int:
+    """How many of so many buckets are to be written, so long after some were.
+
+    >>> turns(0.4, 4), turns(0.5, 4), turns(60.0, 4)
+    (0, 1, 4)
+    """
+    return min(int(seconds * buckets / SNAPSHOT_S), buckets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +316,8 @@ class LocalPipeline:
             given = self._source.take()
             if given is not None:
                 yield given
-            self._ended.wait(self._linger_s if given is not None else self._source.idle_s)
+            if given is None or not given.is_full:  # who has more to read rests for nothing
+                self._ended.wait(self._source.idle_s if given is None else self._linger_s)
 
     def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
         number = self._batch
@@ -322,9 +332,9 @@ class LocalPipeline:
             given = Input(start, clock)
         self._place = given.place
         ruled = self._buckets.apply(number, given)
-        written = list(ruled.written)
-        if self._clock.monotonic_s() - self._snapped_s > SNAPSHOT_S / self._count:
-            written += self._buckets.next_written()
+        due = turns(self._clock.monotonic_s() - self._snapped_s, self._count)
+        written = [*ruled.written, *self._buckets.next_written(due)]
+        if due:
             self._snapped_s = self._clock.monotonic_s()
         record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
         now_s = self._clock.monotonic_s()

@@ -37,13 +37,15 @@ _MS = 1000  # Spark counts its watermark in milliseconds, and so do files here
 
 @dataclass(slots=True)
 class Input:
-    """A batch: `place` is where it ended, `clock` the watermark that each partition allows now."""
+    """A batch: `place` is where it ended, `clock` the watermark that each partition allows now; one that is full left
+    something behind it."""
 
     place: Place
     clock: Clock
     rows: list[pa.Table] = field(default_factory=list)
     dead: list[pa.Table] = field(default_factory=list)
     counters: Mapping[str, int] = field(default_factory=dict)
+    is_full: bool = False
 
 
 class Source(ABC):
@@ -127,12 +129,15 @@ class FileSource(Source):
             self._taken.update(dict(place["files"]))
 
     def take(self) -> Input | None:
-        names = self._new()[: self._files.files_per_batch]
+        new, most = self._new(), self._files.files_per_batch
+        names = new[:most]
         sizes = {name: _size(self._folder / name) for name in names}
         if not sizes:
             return None
         self._taken.update({name: -1 if size is None else size for name, size in sizes.items()})
-        return self._input(sizes)
+        made = self._input(sizes)
+        made.is_full = len(new) > most
+        return made
 
     def again(self, start: Place, place: Place) -> Input:
         sizes = {name: None if size < 0 else size for name, size in place["files"]}

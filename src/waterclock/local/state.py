@@ -123,10 +123,11 @@ class Buckets:
         counters = frames.sum_counters(map(frames.counters_of, found))
         return Outcome([frame for frame in found if frame.num_rows], counters, [self._write(place) for place in full])
 
-    def next_written(self) -> list[Written]:
-        """The bucket whose turn it is, as it is to be written."""
-        place, self._next = self._next, (self._next + 1) % self._count
-        return [self._write(place)]
+    def next_written(self, turns: int) -> list[Written]:
+        """So many buckets whose turn it is, as they are to be written."""
+        places = [(self._next + turn) % self._count for turn in range(turns)]
+        self._next = (self._next + turns) % self._count
+        return [self._write(place) for place in places]
 
     def all_written(self) -> list[Written]:
         return [self._write(place) for place in range(self._count)]

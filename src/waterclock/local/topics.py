@@ -104,7 +104,7 @@ class TopicSource(Source):
             if ends is not None and not self._brings(tail, ends):
                 return self._planned(tail.at, ends)
             if (came := tail.take(most)) is not None:
-                return self._next(came, tail.at) if came or ends else None
+                return self._next(came, tail.at, tail.may_have_more) if came or ends else None
             tail.stand({})
             self._same_until_s = 0.0
         before = from_json(self._at)
@@ -124,7 +124,7 @@ class TopicSource(Source):
     def _planned(self, before: Offsets, ends: Offsets) -> Input | None:
         """A batch as far as the planner says; a live run that was not far from the end stays there."""
         self._refuse_another()
-        made = self._next(self._fetched(before, ends, self._topics.on_loss), ends)
+        made = self._next(self._fetched(before, ends, self._topics.on_loss), ends, self._planner.has_more)
         if self._tail is not None:
             self._tail.stand(ends if self._are_near(before, ends) else {})
         return made
@@ -144,13 +144,15 @@ class TopicSource(Source):
                 "over with --fresh, or name another checkpoint and another table"
             )
 
-    def _next(self, parts: Iterable[Records], ends: Mapping[Partition, int]) -> Input | None:
+    def _next(self, parts: Iterable[Records], ends: Mapping[Partition, int], is_full: bool) -> Input | None:
         """The batch that goes on up to there; None if that is where the one before ended."""
         start, place = self._at, to_json(ends)
         if place == start:
             return None
         self._at = place
-        return batch_of(parts, start, place, self._layout, self._own)
+        made = batch_of(parts, start, place, self._layout, self._own)
+        made.is_full = is_full
+        return made
 
     def again(self, start: Place, place: Place) -> Input:
         # without what is gone the state would be another one

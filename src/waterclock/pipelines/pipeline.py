@@ -47,7 +47,8 @@ def Pipeline(
 
     `source` is a `folder(...)` or `topics(...)`; on Spark a streaming DataFrame too. `sink` is one of waterclock.sinks, or
     a list of such; on Spark an object with the five verbs of sinks/base.py too. `more` is what the engine takes:
-    `watermark_delay`, `close`, `name` and `buckets`; here `linger`, how long a live run rests behind a batch, too.
+    `watermark_delay`, `close`, `name` and `buckets`; here `linger`, how long a live run rests behind a batch
+    that took all there was, too.
     ValueError, TypeError or UsageError if they do not fit together.
     """
     if engine not in _MADE:

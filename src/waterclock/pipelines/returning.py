@@ -3,8 +3,9 @@
 Numbered; killed between any two of them, one of the two checkpoints is to be used:
 
     1. what cannot be carried over is refused; nothing is written yet
-    2. Spark reads the old state, taken apart by the keys' new buckets; each is put together here, and written
-    3. where the pipeline goes on is written down: settings, the first place, the new query
+    2. where the pipeline goes on is written down: settings, the first place, the new query
+    3. Spark reads the old state, taken apart by the keys' new buckets; each is put together here, and written before the
+       next one is read
     4. the old folder says which one is to take its place
     5. the sink is handed over: a batch without rows, of the new query, with the record of where it goes on
 """
@@ -14,7 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,11 +34,11 @@ from waterclock.streaming.toml.config import Config, Files
 if TYPE_CHECKING:
     from waterclock.local.checkpoint import LocalCheckpoint
     from waterclock.local.record import Clock, Place
-    from waterclock.local.snapshots import Written
     from waterclock.rules.model import Rules
     from waterclock.spark.checkpoint.folder import Checkpoint
     from waterclock.spark.rescaling.carry import NewState
     from waterclock.spark.rescaling.parts import StateSeen
+    from waterclock.spark.rescaling.stored import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,15 @@ def to_local(
             source.check()
             stop = _stop(config, old, before, number)
             query, place = str(uuid4()), " and ".join(outlet.sink.place for outlet in config.outlets)
-            written, keys, deadlines = _written(session, old, before, rules, config.local.buckets, number + 1)  # 2
-            digest = _laid(checkpoint, source, config, place, written, query, stop, str(old.path))  # 3
+            digest = _noted(checkpoint, source, config, place, query, stop, str(old.path))  # 2
+        with closing(checkpoint.snapshots()) as snapshots:
+            write = partial(snapshots.write, query)
+            snapshots.forget_others(query, stop.number)  # of a try that was killed
+            made = _written(session, old, before, rules, config.local.buckets, stop.number + 1, write)  # 3
         hand_over(old.path, new, query)  # 4
-        size = sum(len(each.stored) + sum(map(len, each.put.values())) for each in written)
         report("hands the sink over")
-        written_once(sink, _handing_over(query, stop, digest, schema, size - before.bytes))  # 5
-    return NewState(new, config.local.buckets, 1, keys, deadlines, size)
+        written_once(sink, _handing_over(query, stop, digest, schema, made.bytes - before.bytes))  # 5
+    return NewState(new, config.local.buckets, 1, made.keys, made.deadlines, made.bytes)
 
 
 def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
@@ -127,50 +131,63 @@ def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _S
     return _Stop(number, {"files": []}, {"files": files}, {"files": ms * 1000 if ms else None})
 
 
-def _written(
-    session: Any, old: Checkpoint, before: StateSeen, rules: Rules, count: int, batch_id: int
-) -> tuple[list[Written], int, int]:
-    """The buckets, put together; how many keys and deadlines they hold. StateMismatch if that are not all."""
-    from waterclock.local.snapshots import Written
-    from waterclock.spark.rescaling.parts import JoinedBucket, StateClock, part_of
-    from waterclock.spark.rescaling.stored import parts
-    from waterclock.streaming.buckets import labels
-
-    rows = parts(session, old, before, rules, count).persist()
-    found, keys, deadlines = [], 0, 0
-    for place, label in enumerate(labels(count)):
-        given = rows.where(f"bucket = {label}").select("origin", "frame").collect()
-        taken = [part_of(bytes(frame)) for _, frame in sorted((row.origin, bytes(row.frame)) for row in given)]
-        shelf: dict[int, bytes] = {}
-        bucket = JoinedBucket(rules, StateClock(before.clock.watermark_us), taken, shelf)
-        stored = bucket.store()
-        found.append(Written(place, batch_id, stored, dict(shelf), frozenset(), bucket.grown))
-        bucket.close()
-        keys, deadlines = keys + sum(each.keys for each in taken), deadlines + sum(each.deadlines for each in taken)
-    rows.unpersist()
-    if keys != before.keys:
-        raise StateMismatch(
-            f"of {before.keys} keys {keys} were read: nothing was handed over, and the old checkpoint goes on. Please "
-            "report this"
-        )
-    return found, keys, deadlines
-
-
-def _laid(
-    checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, written: list[Written], query: str, stop: _Stop,
-    old: str,
-) -> str:  # fmt: skip
-    """Write buckets and notes, so that they outlast a power cut; the digest of the settings."""
+def _noted(
+    checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, query: str, stop: _Stop, old: str
+) -> str:
+    """Have the new checkpoint, and write its notes; the digest of the settings."""
     from waterclock.local.checkpoint import settings_with
 
     assert config.rules is not None, "refused"
     settings, digest = settings_with(source, config.rules, config.watermark_delay_us, config.local.buckets)
     checkpoint.take(settings, sink, source)
-    with closing(checkpoint.snapshots()) as snapshots:
-        snapshots.forget_others(query, stop.number)  # of a try that was killed
-        snapshots.write(query, written, lasts=True)
     checkpoint.carry(query, stop.first, old)
     return digest
+
+
+def _written(
+    session: Any,
+    old: Checkpoint,
+    before: StateSeen,
+    rules: Rules,
+    count: int,
+    batch_id: int,
+    write: Callable[..., None],
+) -> Written:
+    """Put the buckets together and write them, so that the last one, and all before it, outlast a power cut. What they
+    hold; StateMismatch if that are not all keys."""
+    from waterclock.spark.rescaling.stored import Written, parts
+    from waterclock.streaming.buckets import labels
+
+    rows = parts(session, old, before, rules, count).persist()
+    found = Written(0, 0, 0)
+    for place, label in enumerate(labels(count)):
+        of_bucket = rows.where(f"bucket = {label}").select("origin", "frame")
+        last = partial(write, lasts=place == count - 1)
+        made = _bucket(of_bucket, rules, before.clock.watermark_us, place, batch_id, last)
+        found = Written(*map(sum, zip(astuple(found), astuple(made), strict=True)))
+    rows.unpersist()
+    if found.keys != before.keys:
+        raise StateMismatch(
+            f"of {before.keys} keys {found.keys} were read: nothing was handed over, and the old checkpoint goes on. "
+            "Please report this"
+        )
+    return found
+
+
+def _bucket(
+    rows: Any, rules: Rules, watermark_us: int, place: int, batch_id: int, write: Callable[..., None]
+) -> Written:
+    """One bucket; nothing of it stays in memory."""
+    from waterclock.local import snapshots
+    from waterclock.spark.rescaling.parts import JoinedBucket, StateClock, part_of
+    from waterclock.spark.rescaling.stored import Written
+
+    parts = [part_of(bytes(row.frame)) for row in sorted(rows.collect())]
+    keys, deadlines, shelf = sum(part.keys for part in parts), sum(part.deadlines for part in parts), dict[int, bytes]()
+    with closing(JoinedBucket(rules, StateClock(watermark_us), parts, shelf)) as bucket:
+        stored = bucket.store()
+        write([snapshots.Written(place, batch_id, stored, shelf, frozenset(), bucket.grown)])
+    return Written(keys, deadlines, len(stored) + sum(map(len, shelf.values())))
 
 
 def _handing_over(query: str, stop: _Stop, digest: str, schema: Any, grown: int) -> Batch:

@@ -164,6 +164,27 @@ def test_as_many_keys_come_out_as_went_in() -> None:
     assert keys[0] == keys[1] > 0
 
 
+def test_of_keys_that_are_to_rest_those_of_one_part_are_awake_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.streaming.state.bucket.AWAKE", 3)
+    monkeypatch.setattr(parts, "KEYS_A_PART", 4)
+    buckets, woken = Buckets(QUIET, 1), list[int]()
+    buckets.batch(rows(), NO_WATERMARK)
+    made_for = JoinedBucket.engine_for
+
+    def counting(*given: Any) -> Any:
+        engine = made_for(*given)
+        wake = engine.wake
+        engine.wake = lambda some: (woken.append(len(some)), wake(some))
+        return engine
+
+    monkeypatch.setattr(JoinedBucket, "engine_for", staticmethod(counting))
+    stored, shelf = buckets.states[0]
+    taken = [part for _, part in split(QUIET, stored, shelf, 1, 0)]
+    joined = JoinedBucket(QUIET, StateClock(), taken, {})
+    assert sum(woken) == seen(stored.engine).keys == seen(joined.store().engine).keys > 4
+    assert max(woken) <= 4
+
+
 def test_state_of_another_version_is_not_taken_apart() -> None:
     with pytest.raises(StateMismatch, match="version 99"):
         list(split(QUIET, StoredBucket(bytes([99]), b""), {}, 4, 0))

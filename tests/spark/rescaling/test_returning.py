@@ -23,12 +23,15 @@ from tests.sinks.stores import Store, TopicStore
 from tests.spark.pipelines import make_pipeline, orders, run
 from tests.spark.rescaling.staged import STAGES, go_on_with, next_stage
 from tests.spark.rescaling.test_moving import all_of, in_peace, mixed_pipeline, move, nothing, refused, stage_of
-from waterclock import cli
+from waterclock import Rules, cli
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.local.command import configured
+from waterclock.local.snapshots import Written
 from waterclock.pipelines import returning
 from waterclock.pipelines.returning import to_local
 from waterclock.spark.pipeline import configured as on_spark
+from waterclock.spark.rescaling import stored
+from waterclock.spark.rescaling.parts import StateClock, StateSeen
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -131,7 +134,7 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     file, old, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "moved" / "checkpoint", tmp_path / "new"
     stage_of(file, 0)
     run(spark, file)
-    steps = ("_stop", "_written", "_laid", "hand_over", "written_once")
+    steps = ("_stop", "_noted", "_bucket", "_written", "hand_over", "written_once")
     for step in steps:
         real = getattr(returning, step)
 
@@ -144,7 +147,7 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
             with pytest.raises(Death):
                 to_local(load(file), new, lambda count: spark)
         there = refused(file, lambda each: on_spark(load(each)), old)
-        here = refused(file, lambda each: _looked_at(each), new) if step in steps[2:] else "nothing is there"
+        here = refused(file, lambda each: _looked_at(each), new) if step in steps[1:] else "nothing is there"
         assert (bool(there), bool(here)) == (step == steps[-1], step != steps[-1]), (step, there, here)
     with pytest.raises(StateMismatch, match="was carried over to"):
         to_local(load(file), new, nothing)
@@ -226,3 +229,33 @@ def test_the_command_comes_back_and_says_how_to_go_on(
         next_stage(file, stage)
         run_locally(file)
     assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
+
+
+class Frames:
+    """Parts of no keys, as Spark would give them; `told` says when a bucket's were read."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+
+    def where(self, condition: str) -> Frames:
+        return self
+
+    persist = unpersist = select = lambda self, *names: self
+
+    def collect(self) -> list[Any]:
+        self._told.append("read")
+        return []
+
+
+def test_a_bucket_is_written_before_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, lasting = list[str](), list[bool]()
+
+    def write(written: list[Written], lasts: bool) -> None:
+        told.append(f"written {[each.bucket for each in written]}")
+        lasting.append(lasts)
+
+    monkeypatch.setattr(stored, "parts", lambda *given: Frames(told))
+    checkpoint: Any = None
+    returning._written(None, checkpoint, StateSeen(3, 16, 1, StateClock(), ()), Rules("key", "time"), 3, 4, write)
+    assert told == ["read", "written [0]", "read", "written [1]", "read", "written [2]"]
+    assert lasting == [False, False, True]

@@ -14,6 +14,7 @@ Rule 3: counters move as sums: a batch reports by how much they changed, so it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -26,12 +27,14 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
 from waterclock.streaming.buckets import places
-from waterclock.streaming.state import states
+from waterclock.streaming.state import bucket, states
 from waterclock.streaming.state.blobs import Blobs, BlobStore
 from waterclock.streaming.state.bucket import Bucket, StoredBucket, Watermarks, read_state
-from waterclock.streaming.state.pages import Pages
+from waterclock.streaming.state.held import fullest
+from waterclock.streaming.state.pages import Pages, most_by
 from waterclock.streaming.state.plain import PlainEngine
 from waterclock.streaming.state.rows import Rows
+from waterclock.streaming.state.states import States
 
 KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
 
@@ -80,11 +83,11 @@ class StateSeen:
 
     @property
     def keys(self) -> int:
-        return sum(bucket.keys for bucket in self.stored)
+        return sum(each.keys for each in self.stored)
 
     @property
     def bytes(self) -> int:
-        return sum(bucket.bytes for bucket in self.stored)
+        return sum(each.bytes for each in self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,8 @@ def _schema(packed: bytes | None) -> pa.Schema | None:
 
 
 class JoinedBucket(Bucket):
-    """A bucket that is put together of parts; `store` gives its state as after any step."""
+    """A bucket that is put together of parts; `store` gives its state as after any step. Of keys that are to rest, those of
+    one part at a time are awake."""
 
     def __init__(self, rules: Rules, clock: StateClock, parts: Iterable[StatePart], blobs: Blobs | None = None) -> None:
         super().__init__(rules, None, blobs)
@@ -197,7 +201,18 @@ class JoinedBucket(Bucket):
         first = min((deadline[0] for deadline in deadlines), default=None)
         at = clock.watermark_us if first is None else min(clock.watermark_us, first - 1)
         plain.load({**plain.frame(), "watermark": at, "counters": counters})
+        are_many = sum(part.keys for part in taken) > bucket.AWAKE
         for part in taken:
             if part.keys:
-                plain.wake(states.from_blobs(*part.states))
+                woken = states.from_blobs(*part.states)
+                self._rest(woken, part.schema, at) if are_many else plain.wake(woken)
         plain.wait_for(deadlines)
+
+    def _rest(self, woken: States, schema: bytes | None, watermark_us: int) -> None:
+        engine = self.engine_for(self._rules, Rows(_schema(schema)), self._store, self._find)
+        with closing(engine):
+            engine.load({**engine.frame(), "watermark": watermark_us})
+            engine.wake(woken)
+            at_rest = engine.at_rest()
+        self.held_keys = fullest(self.held_keys, at_rest.states, self._rules)
+        self._pages.add(at_rest.states, at_rest.hashes, most_by(at_rest.wake_by))

@@ -16,7 +16,8 @@
     close            whether a run without --live ends by closing: nothing stays held, and no more files may come
     [local]
     buckets          with engine = "local": in how many parts the keys are kept, 2 to 4096
-    linger           how long a live run rests behind a batch: longer costs less processor, and rows come later
+    linger           how long a live run rests behind a batch that took all there was: longer costs less processor, and
+                     rows come later
 [spark]
     cores            how many cores Spark uses; left out, all of the machine
     buckets          in how many parts the keys are kept, 2 to 4096: as many cores can apply rules at once. Left out, as

@@ -34,6 +34,7 @@ class Planner:
         self._topics, self._starting, self._ending, self._on_loss = topics, starting, ending, on_loss
         self._places: list[Partition] = []
         self._looked_s = 0.0
+        self.has_more = False  # than the batch takes whose ends were asked for last
 
     def first(self) -> Offsets:
         """Where the first batch begins."""
@@ -55,7 +56,9 @@ class Planner:
         if self._ending is not None:  # of a run to the end, if the topics ended at its start
             limits = {**before, **self._ending}
             latest = {place: min(end, limits[place]) for place, end in latest.items() if place in limits}
-        return {**up_to(before, latest, most), **back}
+        ends = {**up_to(before, latest, most), **back}
+        self.has_more = any(at < latest[place] for place, at in ends.items())
+        return ends
 
     @property
     def is_due(self) -> bool:

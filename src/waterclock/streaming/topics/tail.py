@@ -31,6 +31,7 @@ class Tail:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.at: Offsets = {}  # the offset that is next, of each partition
+        self.may_have_more = False  # than was taken last
 
     def stand(self, at: Mapping[Partition, int]) -> None:
         """Read what comes from here on, and nothing else; of no partitions, nothing."""
@@ -42,6 +43,7 @@ class Tail:
         the tail stands where it stood."""
         first = self._client.consumer.poll(WAIT_S)
         came = [] if first is None else [first, *self._client.consumer.consume(min(CHUNK, most) - 1, 0)]
+        self.may_have_more = len(came) >= min(CHUNK, most)
         at, found = dict(self.at), dict[Partition, list[Any]]()
         for message in came:
             place, error, offset = (message.topic(), message.partition()), message.error(), message.offset()
