@@ -112,7 +112,7 @@ INSIDE_STREAMING: dict[str, set[str]] = {
     "owner": {"places"},
     "buckets": set(),
     "frames": set(),
-    "checkpoint": {"owner", "places", "state", "toml"},
+    "checkpoint": {"frames", "owner", "places", "state", "toml"},
     "places": set(),
     "statistics": set(),
     "layout": {"frames"},

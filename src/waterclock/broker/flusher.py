@@ -153,7 +153,7 @@ class Flusher:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether a frame by the loop's thread is expected to be over at once: nothing else is to be done, and the last was."""
+        """Whether a frame by the loop's thread is expected to be over at once: nothing else is to do, and the last was."""
         ready = self._ahead.is_open and not self._ahead.unsettled
         return ready and self._free == THREADS and self._last_ns < ALONE_NS
 

@@ -80,7 +80,7 @@ def _state_of(config: Config, kept: Kept) -> Any:
 
     made = LocalState(
         Checkpoint(kept.checkpoint), kept.rules, kept.batch_id, kept.stored, kept.shelf, kept.clock,
-        " and ".join(outlet.sink.place for outlet in config.outlets),
+        " and ".join(outlet.sink.place for outlet in config.outlets), kept.sink.totals().get("state_bytes", 0),
     )  # fmt: skip
     if not isinstance(config.source, Files):
         return replace(made, first=kept.first, place=kept.places[-1])

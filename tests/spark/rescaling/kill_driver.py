@@ -23,7 +23,7 @@ STEPS = {
     4: (carry, "write_state"),
     5: (state_files, "carried_from"),
     6: (state_files, "carried_over"),
-    7: (carry, "written_once"),
+    7: (state_files, "give_sink"),
 }
 
 

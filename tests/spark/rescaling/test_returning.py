@@ -131,12 +131,12 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     file, old, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "moved" / "checkpoint", tmp_path / "new"
     stage_of(file, 0)
     run(spark, file)
-    steps = ("_stop", "_written", "_laid", "hand_over", "written_once")
+    steps = ("_stop", "_written", "_laid", "hand_over", "give_sink")
     for step in steps:
         real = getattr(returning, step)
 
-        def dying(*given: Any, real: Callable[..., Any] = real) -> None:
-            real(*given)
+        def dying(*given: Any, real: Callable[..., Any] = real, **more: Any) -> None:
+            real(*given, **more)
             raise Death
 
         with monkeypatch.context() as patched:

@@ -29,13 +29,7 @@ from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.batches import Shape, writing
 from waterclock.spark.batch.steps import ResultStep
-from waterclock.spark.checkpoint.state_files import (
-    ahead,
-    handing_over,
-    number_in_sink,
-    number_of_handing_over,
-    refuse_handed_over,
-)
+from waterclock.spark.checkpoint.state_files import ahead, give_sink, number_in_sink, refuse_handed_over
 from waterclock.spark.checkpoint.taken_back import take_back
 from waterclock.spark.packing.packs import in_workers
 from waterclock.streaming import frames
@@ -238,15 +232,12 @@ class Outlets:
             )
         return self.first
 
-    def hand_over(self, old: Checkpoint, new: Checkpoint, size: int) -> None:
-        """Give the only sink from one checkpoint to another, whose state takes `size` bytes."""
+    def hand_over(self, old: Checkpoint, new: Checkpoint) -> None:
+        """Give the only sink from one checkpoint to another."""
         only = self.only()
         assert only.schema is not None, "plan comes first"
-        done, grown = old.last_done(), size - only.sink.totals().get("state_bytes", 0)
-        assert done is not None
         _check(only, old)  # and has all that is done
-        number = number_of_handing_over(old, new, done, only.sink.last_applied())
-        written_once(only.sink, handing_over(new, only.schema, number, grown))
+        give_sink(old, new, only.sink, only.schema)
 
     def describe(self) -> str:
         """Where all of it is, for messages to people."""

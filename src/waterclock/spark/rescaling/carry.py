@@ -41,14 +41,14 @@ from uuid import uuid4
 from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.sinks import LastBatch, Sink, written_once
+from waterclock.sinks import Sink
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in
 from waterclock.spark.rescaling.parts import StateSeen
 from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, Written, lay_down, look, parts, write_state
 from waterclock.streaming.buckets import checked
-from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.layout import BEGIN_ANEW
+from waterclock.streaming.checkpoint import refuse_in_each_other, stored, write
+from waterclock.streaming.layout import was_closed
 from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.wording import counted
@@ -176,7 +176,7 @@ class Carry(ABC):
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
         self._session = session
-        self._old = old
+        self._old = self._seen = old  # where it is read, if that is another place
         self._new = new
         self._rules = rules
         self._buckets = buckets
@@ -189,14 +189,11 @@ class Carry(ABC):
         before = self.refuse()  # 1
         self.make_room(owner)  # 2
         written = self.copy(before)  # 3, 4
-        self._lay_beside(before)  # 5
+        self._lay_beside(before, written.bytes - self.counted(before))  # 5
         state_files.carried_over(self._old, self._new)  # 6
         self._report("hands the sink over")
-        number = self.number(before, sink.last_applied())
-        grown = written.bytes - self.counted(before, sink)
-        written_once(sink, state_files.handing_over(self._new, schema, number, grown))  # 7
-        remove(self._new.path / state_files.PARTS)  # 8
-        remove(self._new.path / state_files.CARRYING)
+        state_files.give_sink(self._old, self._new, sink, schema)  # 7
+        state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
@@ -239,11 +236,7 @@ class Carry(ABC):
         """Lay down offsets, the sources' logs and what else is beside the state. The settings, and the sink's number of the
         new one's batch 0."""
 
-    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
-        """The sink's number of the batch that hands it over."""
-        return state_files.ahead(self._new)  # its batch 0
-
-    def counted(self, before: StateSeen, sink: Sink) -> int:
+    def counted(self, before: StateSeen) -> int:
         """How many bytes of state the sink's counters come to."""
         return before.bytes
 
@@ -252,8 +245,7 @@ class Carry(ABC):
     def _refuse_other_things(self) -> None:
         """UsageError if the new folder is no place for a checkpoint."""
         path = self._new.path
-        if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
-            raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
+        refuse_in_each_other(self._old.path, path)
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
         names = {part.name for part in path.iterdir()} - _MAY_STAND if path.is_dir() else set()
@@ -281,12 +273,12 @@ class Carry(ABC):
         """What the query has written."""
         return write_state(self._session, self._new, self._folder, processor, self._partitions)
 
-    def _lay_beside(self, before: StateSeen) -> None:
+    def _lay_beside(self, before: StateSeen, grown: int) -> None:
         """Step 5."""
         settings, number = self.lay_beside(before)
         reached = self._new.last_done()
         assert reached is not None
-        state_files.carried_from(self._new, self._old, number - reached)
+        state_files.carried_from(self._new, self._old, number - reached, grown)
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
         # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
@@ -311,39 +303,28 @@ class Rescale(Carry):
 
     def refuse(self) -> StateSeen:
         """See `Carry`."""
-        self._old.refuse_without_state()
         self.refuse_closed()
-        before = look(self._session, self._old)
-        self.refuse_the_same(before)
-        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
-        return before
-
-    def refuse_closed(self) -> None:
-        """UsageError if nothing would go on."""
-        if self._old.is_source_closed():
-            raise UsageError(
-                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
-                f"would go on. {BEGIN_ANEW}"
-            )
-
-    def refuse_the_same(self, before: StateSeen) -> None:
-        """UsageError if nothing would change."""
+        before = look(self._session, self._seen)
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):
             raise UsageError(
                 f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
             )
+        self.watermark_ms(before)  # of another version of Spark's logs, it says so now
+        return before
+
+    def refuse_closed(self) -> None:
+        """UsageError if there is nothing to carry, or nothing would go on."""
+        self._old.refuse_without_state()
+        if self._old.is_source_closed():
+            raise was_closed(self._old.path)
 
     def parts(self, before: StateSeen) -> Iterable[DataFrame]:
         """See `Carry`."""
-        return [parts(self._session, self._old, before, self._rules, self._buckets)]
+        return [parts(self._session, self._seen, before, self._rules, self._buckets)]
 
     def watermark_ms(self, before: StateSeen) -> int:
         """See `Carry`."""
-        return self.watermark_in(self._old, before)
-
-    def watermark_in(self, old: Checkpoint, before: StateSeen) -> int:
-        """Spark's watermark in the last batch of `before`, as `old` notes it."""
-        return int(settings_of(old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
+        return int(settings_of(self._seen.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
 
     def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
@@ -355,7 +336,3 @@ class Rescale(Carry):
             if (self._old.path / name).exists():
                 write(self._new.path / name, (self._old.path / name).read_text())
         return stored(self._old.path / "waterclock.json"), state_files.ahead(self._old) + begun + 1
-
-    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
-        """See `Carry`."""
-        return state_files.number_of_handing_over(self._old, self._new, before.batch_id, applied)

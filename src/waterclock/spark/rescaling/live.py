@@ -13,9 +13,11 @@ make of it is thrown away: it is in the sink. Numbered; a test kills the run, an
      7. the run halts where a batch begins, once its sink has all before it
      8. the last of it goes through the new buckets; offsets, logs and settings are laid beside the state; the old folder
         says which one is to take its place
-     9. the run is given the new folder: it hands the sink over, in one transaction, and goes on with it (succession.py)
+     9. the command lets the new folder go: the run hands the sink over, in one transaction, and goes on with it
+        (succession.py)
 
 Rule 1: until 9 the old checkpoint counts, and the run can go on with it at any moment. The sink decides, as in carry.py.
+        A command that dies behind 8 has let go too.
 Rule 2: the new buckets count as many events, releases and the rest as the old ones did, in each part of 6 and in 8, or
         nothing is handed over.
 Rule 3: a batch counts once it is in the sink and Spark has noted it as done: what was written down behind that is passed
@@ -27,7 +29,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -47,7 +49,7 @@ from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Report, Rescale
-from waterclock.spark.rescaling.stored import ROUND, PartsProcessor, Replay, StateQuery, Written, look, parts
+from waterclock.spark.rescaling.stored import ROUND, PartsProcessor, Replay, StateQuery, Written
 from waterclock.spark.succession import (
     ALONE,
     ANSWERED,
@@ -56,20 +58,17 @@ from waterclock.spark.succession import (
     HALTED,
     RECORD,
     RECORDING,
-    SWITCH,
     SWITCHED,
     said,
 )
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.owner import Owner, owner_of
+from waterclock.streaming.owner import Owner, is_free, owner_of
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from waterclock.spark.rescaling.parts import StateSeen
+    from pyspark.sql import SparkSession
 
 LITTLE_S = 2.0  # what goes through the new buckets in this time is left for the halt
 MOST_S = 20.0  # and this much, where it does not become less from one time to the next
@@ -107,9 +106,9 @@ class LiveRescale(Rescale):
         super().__init__(session, old, new, rules, buckets, report)
         self._clock: Clock = SystemClock()
         self._id = uuid4().hex
-        self._aside = Checkpoint(new.local / state_files.PARTS / "aside")
+        self._seen = Checkpoint(new.local / state_files.PARTS / "aside")
         self._records = new.local / state_files.PARTS / "records"
-        self._rounds = self._batches = self._events = self._bytes = 0
+        self._rounds = self._batches = self._events = self._bytes = self._grown = 0
         self._query: StateQuery | None = None
 
     def move(self) -> LiveState:
@@ -125,18 +124,17 @@ class LiveRescale(Rescale):
             self._set_aside(done)  # 4
             before = self.refuse()
             self._bytes = self.copy(before).bytes  # 5
+            self._grown = self._bytes - before.bytes
             self.flush()
             done = self._catch_up(done)  # 6
             self._ask(HALT)  # 7
             halted = self._answer(HALTED)["done"]
-            assert halted >= done, "rule 3"
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
             self._stop()
-            self._lay_beside(replace(before, batch_id=halted))
+            self._lay_beside(replace(before, batch_id=halted), self._grown)
             state_files.carried_over(self._old, self._new)
-            self._ask(SWITCH, bytes=self._bytes)  # 9
-            owner.let_go()  # the run has it from now on
+            owner.let_go()  # 9
             self._answer(SWITCHED)
         finally:
             self._stop()
@@ -157,28 +155,12 @@ class LiveRescale(Rescale):
         if query is not None:
             query.stop()
 
-    # where the state before a batch comes from ---------------------------------------------------------------------
-
-    def refuse(self) -> StateSeen:
-        """See `Carry`."""
-        before = look(self._session, self._aside)
-        self.refuse_the_same(before)
-        return before
-
-    def parts(self, before: StateSeen) -> Iterable[DataFrame]:
-        """See `Carry`."""
-        return [parts(self._session, self._aside, before, self._rules, self._buckets)]
-
-    def watermark_ms(self, before: StateSeen) -> int:
-        """See `Carry`."""
-        return self.watermark_in(self._aside, before)
-
     def _set_aside(self, done: int) -> None:
         """Links to what Spark keeps of the state after batch `done`, whose files are never written twice."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while (self._old.last_done() or 0) < done and self._clock.monotonic_s() < until:
             self._clock.sleep_s(_LOOK_EVERY_S)  # Spark notes it a moment behind the sink
-        old, aside = self._old.local, self._aside.local
+        old, aside = self._old.local, self._seen.local
         aside.mkdir()
         for name in ("metadata", "waterclock.json"):
             shutil.copy2(old / name, aside / name)
@@ -230,7 +212,9 @@ class LiveRescale(Rescale):
                 f"of batches {done + 1} to {last} the old buckets counted {theirs.get(name, 0)} {name}, the new ones "
                 f"{ours.get(name, 0)}: nothing was handed over, and the run goes on as it was. Please report this"
             )
-        self._bytes += sum(each[1] for each in found)
+        grown = sum(each[1] for each in found)
+        self._bytes += grown
+        self._grown += grown - theirs.get("state_bytes", 0)
         self._batches += len(batches)
         self._events += ours.get("events", 0)
         for number in range(done + 1, last + 1):
@@ -282,36 +266,28 @@ class LiveRescale(Rescale):
     # the run -----------------------------------------------------------------------------------------------------------
 
     def _refuse_what_cannot_move(self) -> None:
-        old, made = self._old, stored(self._old.local / "waterclock.json") if self._old.buckets() else {}
-        old.refuse_without_state()
+        old = self._old
         self.refuse_closed()
-        if made.get("rules") != repr(self._rules):
+        if stored(old.local / "waterclock.json").get("rules") != repr(self._rules):
             raise UsageError(
                 f"the rules in the file are others than those of the checkpoint {old.path}: undo the change, and give the "
                 "command again"
             )
-        owner = owner_of(old.path)
-        try:
-            owner.take()
-        except UsageError:
-            return
-        owner.let_go()
-        raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
+        if is_free(old.path):
+            raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
 
-    def _ask(self, step: str, **more: Any) -> None:
-        asked = {"id": self._id, "step": step, "to": str(self._new.path), "records": str(self._records), **more}
+    def _ask(self, step: str) -> None:
+        asked = {"id": self._id, "step": step, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
         """Wait until the run answers that it did a step."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while step != RECORDING or self._clock.monotonic_s() < until:
+            self._refuse_ended()
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found
-            if not (self._old.local / ASKED).exists():
-                raise self._ended()
-            self._refuse_ended()
             self._clock.sleep_s(_LOOK_EVERY_S)
         raise UsageError(
             f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as it was: "
@@ -328,19 +304,13 @@ class LiveRescale(Rescale):
         return found
 
     def _refuse_ended(self) -> None:
-        """WaterclockError if no run has the old checkpoint, and not because it has the new one."""
-        owner = owner_of(self._old.path)
-        with suppress(UsageError):
-            owner.take()
-            owner.let_go()
-            if self._refuse_alone().get("step") != SWITCHED:
-                raise self._ended()
-
-    def _ended(self) -> WaterclockError:
-        return WaterclockError(
-            f"the run of the checkpoint {self._old.path} ended, or began anew: start it again. Where it is told that its "
-            "state was carried over, name the new checkpoint; else give the command again"
-        )
+        """WaterclockError if no run has the old checkpoint, or it forgot what was asked, and not as it has the new one."""
+        is_forgotten = not (self._old.local / ASKED).exists() or is_free(self._old.path)
+        if is_forgotten and self._refuse_alone().get("step") != SWITCHED:  # it answers, then it forgets
+            raise WaterclockError(
+                f"the run of the checkpoint {self._old.path} ended, or began anew: start it again. Where it is told that "
+                "its state was carried over, name the new checkpoint; else give the command again"
+            )
 
 
 def rescale_live(
