@@ -114,7 +114,7 @@ class TopicSink:
         self._meet(admin)
         self._look()
         if self._marks.columns is None:
-            self._begin_anew(is_empty=True)
+            self._fence_others()  # nothing was written yet: another topic under the name is as good
             self._meet(admin)
         if self._marks.columns is None:
             self._write_marks(record_of_columns(wanted))
@@ -335,11 +335,13 @@ class TopicSink:
             marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
         marks.position = max(marks.position, end or 0)
 
-    def _begin_anew(self, is_empty: bool = False) -> None:
-        """Steps 1 and 2. `is_empty`: nothing was written yet."""
+    def _begin_anew(self) -> None:
+        self._refuse_made_anew()
+        self._fence_others()
+
+    def _fence_others(self) -> None:
+        """Steps 1 and 2."""
         self._let_go()
-        if not is_empty:
-            self._refuse_made_anew()
         name = f"waterclock-sink-{self._topic}"
         sending = {**self._settings, **_TRANSACTION, **self._batches_that_fit()}
         producer = TransactionalProducer(sending, name, self._error_of)
