@@ -20,7 +20,7 @@ from waterclock.spark.rescaling import carry
 STEPS = {
     2: (state_files, "begin"),
     3: (carry, "lay_down"),
-    4: (carry, "write_state"),
+    4: (carry.Carry, "copy"),
     5: (state_files, "carried_from"),
     6: (state_files, "carried_over"),
     7: (state_files, "give_sink"),

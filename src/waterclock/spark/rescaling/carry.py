@@ -45,7 +45,7 @@ from waterclock.sinks import Sink
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in
 from waterclock.spark.rescaling.parts import StateSeen
-from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, Written, lay_down, look, parts, write_state
+from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, StateQuery, Written, lay_down, look, parts
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.checkpoint import refuse_in_each_other, stored, write
 from waterclock.streaming.layout import was_closed
@@ -170,8 +170,6 @@ def rescale(
 class Carry(ABC):
     """A state's way into the checkpoint `new`, from step 1 to 8. Where it comes from, `old`, its kind knows."""
 
-    processor = PartsProcessor
-
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
@@ -183,12 +181,16 @@ class Carry(ABC):
         self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
+        self._query: StateQuery | None = None
         self._folder = new.path / state_files.PARTS / "rows"
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self.refuse()  # 1
         self.make_room(owner)  # 2
-        written = self.copy(before)  # 3, 4
+        try:
+            written = self.copy(before)  # 3, 4
+        finally:
+            self.stop()
         self._lay_beside(before, written.bytes - self.counted(before))  # 5
         state_files.carried_over(self._old, self._new)  # 6
         self._report("hands the sink over")
@@ -259,8 +261,9 @@ class Carry(ABC):
     def _write(self, before: StateSeen, laid: Written) -> Written:
         """Step 4."""
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        processor = self.processor(self._rules, before.clock, self.watermark_ms(before))
-        written = self.written_by(processor)
+        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
+        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
+        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
             raise StateMismatch(
@@ -269,9 +272,15 @@ class Carry(ABC):
             )
         return written
 
-    def written_by(self, processor: PartsProcessor) -> Written:
-        """What the query has written."""
-        return write_state(self._session, self._new, self._folder, processor, self._partitions)
+    def look(self) -> object:
+        """What is looked at again and again while the query is at work; an error ends all."""
+        return None
+
+    def stop(self) -> None:
+        """The query is at its end."""
+        query, self._query = self._query, None
+        if query is not None:
+            query.stop()
 
     def _lay_beside(self, before: StateSeen, grown: int) -> None:
         """Step 5."""

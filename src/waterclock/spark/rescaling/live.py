@@ -49,7 +49,7 @@ from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Report, Rescale
-from waterclock.spark.rescaling.stored import ROUND, PartsProcessor, Replay, StateQuery, Written
+from waterclock.spark.rescaling.stored import ROUND
 from waterclock.spark.succession import (
     ALONE,
     ANSWERED,
@@ -98,8 +98,6 @@ class LiveState:
 class LiveRescale(Rescale):
     """The command's side, from step 1 to 9."""
 
-    processor = Replay
-
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
@@ -109,7 +107,6 @@ class LiveRescale(Rescale):
         self._seen = Checkpoint(new.local / state_files.PARTS / "aside")
         self._records = new.local / state_files.PARTS / "records"
         self._rounds = self._batches = self._events = self._bytes = self._grown = 0
-        self._query: StateQuery | None = None
 
     def move(self) -> LiveState:
         """UsageError, StateMismatch or another error of ours if it cannot be done: the run goes on as it was."""
@@ -123,7 +120,7 @@ class LiveRescale(Rescale):
             done = self._answer(RECORDING)["first"] - 1
             self._set_aside(done)  # 4
             before = self.refuse()
-            self._bytes = self.copy(before).bytes  # 5
+            self._bytes = self.copy(before).bytes  # 5; the query takes each part of 6 and 8 as a batch more
             self._grown = self._bytes - before.bytes
             self.flush()
             done = self._catch_up(done)  # 6
@@ -131,29 +128,18 @@ class LiveRescale(Rescale):
             halted = self._answer(HALTED)["done"]
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
-            self._stop()
+            self.stop()
             self._lay_beside(replace(before, batch_id=halted), self._grown)
             state_files.carried_over(self._old, self._new)
             owner.let_go()  # 9
             self._answer(SWITCHED)
         finally:
-            self._stop()
+            self.stop()
             owner.let_go()
             (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
         return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
-
-    def written_by(self, processor: PartsProcessor) -> Written:
-        """See `Carry`: the query goes on behind that, and takes each part of 6 and 8 as a batch more."""
-        where = (self._session, self._new, self._folder, processor, self._partitions)
-        self._query = StateQuery(*where, processingTime="50 milliseconds")
-        return Written(*map(sum, zip(*self._query.batch(0, self._refuse_ended), strict=True)))
-
-    def _stop(self) -> None:
-        query, self._query = self._query, None
-        if query is not None:
-            query.stop()
 
     def _set_aside(self, done: int) -> None:
         """Links to what Spark keeps of the state after batch `done`, whose files are never written twice."""
@@ -204,7 +190,7 @@ class LiveRescale(Rescale):
         self._rounds += 1
         self._lay_down_round(done, batches)
         assert self._query is not None, "5 comes first"
-        found = self._query.batch(self._rounds, self._refuse_ended)
+        found = self._query.batch(self._rounds, self.look)
         ours = frames.sum_counters(each[0] for each in found)
         theirs = frames.sum_counters(batch.counters for batch in batches)
         for name in (name for name in _COUNTED if ours.get(name, 0) != theirs.get(name, 0)):
@@ -284,7 +270,7 @@ class LiveRescale(Rescale):
         """Wait until the run answers that it did a step."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while step != RECORDING or self._clock.monotonic_s() < until:
-            self._refuse_ended()
+            self.look()
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found
@@ -303,8 +289,8 @@ class LiveRescale(Rescale):
             raise UsageError(f"the run goes on with the checkpoint {self._old.path}: {found['why']}")
         return found
 
-    def _refuse_ended(self) -> None:
-        """WaterclockError if no run has the old checkpoint, or it forgot what was asked, and not as it has the new one."""
+    def look(self) -> None:
+        """See `Carry`. WaterclockError if the run is gone, or forgot what was asked, and not as it has the new one."""
         is_forgotten = not (self._old.local / ASKED).exists() or is_free(self._old.path)
         if is_forgotten and self._refuse_alone().get("step") != SWITCHED:  # it answers, then it forgets
             raise WaterclockError(
