@@ -201,7 +201,7 @@ class Pipeline:
             removal.serves(self._outlets.place)
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
-            self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
+            self._reads.begin(self._owner.epoch, max(self._outlets.held(checkpoint)))
             self._account.holds(self._outlets.first.sink.totals())
 
     @property

@@ -185,28 +185,16 @@ class Outlets:
             outlet.sink.open(outlet.schema)
         for outlet in self._all:
             refuse_handed_over(checkpoint, outlet.sink.last_applied())
-        if (all_hold := self._all_hold(checkpoint)) is not None:
-            take_back(checkpoint, all_hold)
+        take_back(checkpoint, min(self.held(checkpoint)))
         for outlet in self._all:
             _check(outlet, checkpoint)
 
-    def held(self, checkpoint: Checkpoint) -> int:
-        """Spark's number of the last batch that one of them holds; -1 if none holds any of the checkpoint's query."""
-        return max(number for number, _ in self._numbers(checkpoint))
-
-    def _all_hold(self, checkpoint: Checkpoint) -> int | None:
-        """Spark's number of the last batch that all of them hold; None if one holds another query's."""
-        numbers = self._numbers(checkpoint)
-        return min(number for number, _ in numbers) if all(is_own for _, is_own in numbers) else None
-
-    def _numbers(self, checkpoint: Checkpoint) -> list[tuple[int, bool]]:
-        """Of each: Spark's number of the query's last batch, -1 for none, and whether it has no other query's."""
-        found = [outlet.sink.last_applied() for outlet in self._all]
+    def held(self, checkpoint: Checkpoint) -> list[int]:
+        """Of each: Spark's number of the last batch that it holds; -1 for none. -2 for another query's: it lacks more than
+        is taken back."""
         query_id, before = checkpoint.query_id(), ahead(checkpoint)
-        return [
-            (-1, last is None) if last is None or last.query_id != query_id else (last.batch_id - before, True)
-            for last in found
-        ]
+        found = [outlet.sink.last_applied() for outlet in self._all]
+        return [-1 if last is None else last.batch_id - before if last.query_id == query_id else -2 for last in found]
 
     def fence(self, epoch: Epoch | None) -> None:
         """Have each refuse owners of the checkpoint that are older than `epoch`."""
