@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waterclock.errors import UsageError
-from waterclock.streaming.owner import owner_of
 from waterclock.streaming.places.place import Place
 from waterclock.streaming.toml.config import Config, Files
 
@@ -45,12 +44,9 @@ def to_spark(
         kept = pipeline.kept()
         given = _state_of(config, kept)
         count = buckets or config.buckets or by_cores(config.cores)
-        session, owner = begin(count), owner_of(new)
+        session = begin(count)
         with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
-            try:
-                return Arrival(session, given, same, count, report).run(kept.sink, kept.schema, owner)
-            finally:
-                owner.let_go()
+            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
 
 
 def _refuse(config: Config) -> None:

@@ -33,7 +33,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -49,7 +49,7 @@ from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, StateQ
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.checkpoint import refuse_in_each_other, stored, write
 from waterclock.streaming.layout import was_closed
-from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of
+from waterclock.streaming.owner import LOCK, OWNERS, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.wording import counted
 
@@ -160,11 +160,7 @@ def rescale(
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     beside = old.path.parent / f"{old.path.name}-{buckets}"
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
-    owner = owner_of(new.path)
-    try:
-        return Rescale(spark, old, new, rules, buckets, report).run(sink, schema, owner)
-    finally:
-        owner.let_go()
+    return Rescale(spark, old, new, rules, buckets, report).run(sink, schema)
 
 
 class Carry(ABC):
@@ -173,37 +169,33 @@ class Carry(ABC):
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
-        self._session = session
-        self._old = self._seen = old  # where it is read, if that is another place
-        self._new = new
-        self._rules = rules
-        self._buckets = buckets
-        self._report = report
+        self._session, self._old, self._new, self._rules = session, old, new, rules
+        self._seen = old  # where it is read, if that is another place
+        self._buckets, self._report, self._owner = buckets, report, owner_of(new.path)
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
         self._query: StateQuery | None = None
         self._folder = new.path / state_files.PARTS / "rows"
 
-    def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
-        before = self.refuse()  # 1
-        self.make_room(owner)  # 2
+    def run(self, sink: Sink, schema: pa.Schema) -> NewState:
         try:
+            before = self.refuse()  # 1
+            self.make_room()  # 2
             written = self.copy(before)  # 3, 4
+            self.complete(before, before.batch_id, written.bytes - self.counted(before))  # 5, 6
+            self._report("hands the sink over")
+            state_files.give_sink(self._old, self._new, sink, schema)  # 7
+            state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
         finally:
-            self.stop()
-        self._lay_beside(before, written.bytes - self.counted(before))  # 5
-        state_files.carried_over(self._old, self._new)  # 6
-        self._report("hands the sink over")
-        state_files.give_sink(self._old, self._new, sink, schema)  # 7
-        state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
+            self.end()
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
-    def make_room(self, owner: Owner | Lease) -> None:
+    def make_room(self) -> None:
         """Step 2."""
         self._refuse_other_things()
         make_folder(self._new.path)
-        owner.take()
+        self._owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         state_files.begin(self._new, self._old)
         for part in [*self._new.path.iterdir()]:
@@ -282,9 +274,15 @@ class Carry(ABC):
         if query is not None:
             query.stop()
 
-    def _lay_beside(self, before: StateSeen, grown: int) -> None:
-        """Step 5."""
-        settings, number = self.lay_beside(before)
+    def end(self) -> None:
+        """Nobody is at work any more."""
+        self.stop()
+        self._owner.let_go()
+
+    def complete(self, before: StateSeen, done: int, grown: int) -> None:
+        """Steps 5 and 6, behind batch `done` of the old one; the state is `grown` bytes larger than the sink knows."""
+        self.stop()
+        settings, number = self.lay_beside(replace(before, batch_id=done))
         reached = self._new.last_done()
         assert reached is not None
         state_files.carried_from(self._new, self._old, number - reached, grown)
@@ -293,6 +291,7 @@ class Carry(ABC):
         # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
         # is the store's affair: what it has acknowledged is there.
         self.flush()
+        state_files.carried_over(self._old, self._new)  # 6
 
     def flush(self) -> None:
         """Force all of a folder of this machine onto the disk but the parts, which serve no more after a crash."""

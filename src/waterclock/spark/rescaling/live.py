@@ -31,7 +31,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,21 +50,11 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Report, Rescale
 from waterclock.spark.rescaling.stored import ROUND
-from waterclock.spark.succession import (
-    ALONE,
-    ANSWERED,
-    ASKED,
-    HALT,
-    HALTED,
-    RECORD,
-    RECORDING,
-    SWITCHED,
-    said,
-)
+from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.owner import Owner, is_free, owner_of
+from waterclock.streaming.owner import is_free
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
@@ -96,7 +86,8 @@ class LiveState:
 
 
 class LiveRescale(Rescale):
-    """The command's side, from step 1 to 9."""
+    """The command's side, from step 1 to 9: the state of the pipeline that runs with the checkpoint `old` goes over into
+    `new`, in `buckets` buckets."""
 
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
@@ -111,10 +102,8 @@ class LiveRescale(Rescale):
     def move(self) -> LiveState:
         """UsageError, StateMismatch or another error of ours if it cannot be done: the run goes on as it was."""
         self._refuse_what_cannot_move()  # 1
-        owner = owner_of(self._new.local)
-        assert isinstance(owner, Owner)
         try:
-            self.make_room(owner)  # 2
+            self.make_room()  # 2
             self._records.mkdir(parents=True)
             self._ask(RECORD)  # 3
             done = self._answer(RECORDING)["first"] - 1
@@ -128,14 +117,11 @@ class LiveRescale(Rescale):
             halted = self._answer(HALTED)["done"]
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
-            self.stop()
-            self._lay_beside(replace(before, batch_id=halted), self._grown)
-            state_files.carried_over(self._old, self._new)
-            owner.let_go()  # 9
+            self.complete(before, halted, self._grown)
+            self.end()  # 9
             self._answer(SWITCHED)
         finally:
-            self.stop()
-            owner.let_go()
+            self.end()
             (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
@@ -299,19 +285,10 @@ class LiveRescale(Rescale):
             )
 
 
-def rescale_live(
-    session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
-) -> LiveState:
-    """Carry the state of the pipeline that runs with the checkpoint `old` over into `new`, in `buckets` buckets."""
-    return LiveRescale(session, old, new, rules, buckets, report).move()
-
-
 def _linked(file: str, to: str) -> None:
     """A file that was tidied away meanwhile is not wanted."""
     with suppress(FileNotFoundError):
         try:
             os.link(file, to)
-        except FileNotFoundError:
-            raise
         except OSError:  # another disk
             shutil.copy2(file, to)
