@@ -50,15 +50,7 @@ from waterclock.sinks.ledger import (
     record_of_owner,
     records_of,
 )
-from waterclock.sinks.tables import (
-    BATCHES,
-    DEAD_LETTERS,
-    Table,
-    columns_of,
-    refuse,
-    sentences_of,
-    unlike,
-)
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, columns_of, refuse, sentences_of, unlike
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import AROUND, fitting, records, text_of_time
 
