@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from waterclock.errors import WaterclockError
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.rescaling.live import LiveRescale
+from waterclock.spark.rescaling.stored import look
 from waterclock.spark.succession import ANSWERED, SWITCHED, Succession, said
 
 if TYPE_CHECKING:
@@ -68,6 +70,9 @@ def test_a_state_is_carried_over_while_its_pipeline_runs_and_no_result_is_anothe
     assert living.failure is None
     living.end()
     assert living.new.last_done() is not None
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        ((counted,),) = db.execute("SELECT sum(json_extract(counters, '$.state_bytes')) FROM results_batches")
+    assert counted == look(spark, living.new).bytes
     assert f"was carried over to {living.new.path}" in refused(spark, living.file, living.old.path)
     assert not (living.new.local / state_files.PARTS).exists()
     assert not (living.new.local / state_files.CARRYING).exists()

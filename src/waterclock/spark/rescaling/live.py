@@ -34,8 +34,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import msgpack
 import pyarrow as pa
@@ -44,11 +43,10 @@ import pyarrow.parquet as pq
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.events import Counters
-from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
-from waterclock.spark.rescaling.carry import Report, Rescale
+from waterclock.spark.rescaling.carry import Rescale
 from waterclock.spark.rescaling.stored import ROUND
 from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, said
 from waterclock.streaming import frames
@@ -56,9 +54,6 @@ from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
 from waterclock.streaming.owner import is_free
 from waterclock.wording import counted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LITTLE_S = 2.0  # what goes through the new buckets in this time is left for the halt
 MOST_S = 20.0  # and this much, where it does not become less from one time to the next
@@ -89,15 +84,12 @@ class LiveRescale(Rescale):
     """The command's side, from step 1 to 9: the state of the pipeline that runs with the checkpoint `old` goes over into
     `new`, in `buckets` buckets."""
 
-    def __init__(
-        self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
-    ) -> None:
-        super().__init__(session, old, new, rules, buckets, report)
-        self._clock: Clock = SystemClock()
-        self._id = uuid4().hex
-        self._seen = Checkpoint(new.local / state_files.PARTS / "aside")
-        self._records = new.local / state_files.PARTS / "records"
-        self._rounds = self._batches = self._events = self._bytes = self._grown = 0
+    _clock: Clock = SystemClock()
+    _rounds = _batches = _events = _bytes = _grown = 0
+
+    @property
+    def _records(self) -> Path:
+        return self._new.local / state_files.PARTS / "records"
 
     def move(self) -> LiveState:
         """UsageError, StateMismatch or another error of ours if it cannot be done: the run goes on as it was."""
@@ -107,7 +99,7 @@ class LiveRescale(Rescale):
             self._records.mkdir(parents=True)
             self._ask(RECORD)  # 3
             done = self._answer(RECORDING)["first"] - 1
-            self._set_aside(done)  # 4
+            self._seen = self._set_aside(done)  # 4
             before = self.refuse()
             self._bytes = self.copy(before).bytes  # 5; the query takes each part of 6 and 8 as a batch more
             self._grown = self._bytes - before.bytes
@@ -127,12 +119,12 @@ class LiveRescale(Rescale):
         made = (self._new.local, self._buckets, self._partitions)
         return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
 
-    def _set_aside(self, done: int) -> None:
+    def _set_aside(self, done: int) -> Checkpoint:
         """Links to what Spark keeps of the state after batch `done`, whose files are never written twice."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while (self._old.last_done() or 0) < done and self._clock.monotonic_s() < until:
             self._clock.sleep_s(_LOOK_EVERY_S)  # Spark notes it a moment behind the sink
-        old, aside = self._old.local, self._seen.local
+        old, aside = self._old.local, self._records.with_name("aside")
         aside.mkdir()
         for name in ("metadata", "waterclock.json"):
             shutil.copy2(old / name, aside / name)
@@ -140,6 +132,7 @@ class LiveRescale(Rescale):
             (aside / name).mkdir()
             shutil.copy2(old / name / str(done), aside / name / str(done))
         shutil.copytree(old / "state", aside / "state", copy_function=_linked, ignore=shutil.ignore_patterns(".*"))
+        return Checkpoint(aside)
 
     # what the run did meanwhile --------------------------------------------------------------------------------------
 
@@ -249,7 +242,7 @@ class LiveRescale(Rescale):
             raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
 
     def _ask(self, step: str) -> None:
-        asked = {"id": self._id, "step": step, "to": str(self._new.path), "records": str(self._records)}
+        asked = {"id": self._query_id, "step": step, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
@@ -269,7 +262,7 @@ class LiveRescale(Rescale):
     def _refuse_alone(self) -> dict[str, Any]:
         """What the run answered last; UsageError if it is that it goes on alone."""
         found = said(self._old.local / ANSWERED)
-        if found.get("id") != self._id:
+        if found.get("id") != self._query_id:
             return {}
         if found["step"] == ALONE:
             raise UsageError(f"the run goes on with the checkpoint {self._old.path}: {found['why']}")
