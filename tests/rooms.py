@@ -112,7 +112,7 @@ INSIDE_STREAMING: dict[str, set[str]] = {
     "owner": {"places"},
     "buckets": set(),
     "frames": set(),
-    "checkpoint": {"owner", "places", "state", "toml"},
+    "checkpoint": {"frames", "owner", "places", "state", "toml"},
     "places": set(),
     "statistics": set(),
     "layout": {"frames"},
@@ -186,9 +186,10 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "client": {"handlers", "wire"},
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
-    "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
+    "options": {"upkeep"},
+    "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
     "changing": {"client", "relay", "store", "watching", "wire"},
-    "process": {"changing", "owner", "relay", "statistics", "watching", "wire"},
+    "process": {"changing", "options", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {

@@ -13,7 +13,8 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
 from waterclock.relay import process
-from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.relay.options import RelayOptions
+from waterclock.relay.relay import Relay
 from waterclock.relay.statistics import PartitionStatistics, RelayStatistics
 from waterclock.relay.watching.progress import Progress
 

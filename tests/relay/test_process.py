@@ -20,8 +20,9 @@ from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import process
+from waterclock.relay.options import RelayOptions
 from waterclock.relay.process import EVERY_NS, FLOOD, QUIET_S, MemoryTrim, begun
-from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
 
 

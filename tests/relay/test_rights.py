@@ -26,7 +26,8 @@ from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.relay import Delays
 from waterclock.relay.cluster import group
-from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.relay.options import RelayOptions
+from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
 
 Op = AclOperation

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
+from waterclock.relay.options import StandsBy
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -73,6 +74,15 @@ def test_one_that_stops_is_an_owner_until_another_is(world: World, monkeypatch: 
 def test_one_that_stops_alone_ends_at_once(world: World) -> None:
     one = world.started("one")
     assert one.goes_on(False)
+    assert not one.goes_on(True)
+
+
+def test_one_that_stops_where_nobody_stands_by_ends_at_once(world: World) -> None:
+    """Nobody could take over before the group has heard that it is gone."""
+    one = world.started("one", standby=StandsBy.NONE)
+    two = world.relay("two", standby=StandsBy.NONE)
+    step_until(lambda: world.advance_ms(group.LOOK_NS // 1_000_000) or one._unassigned.others, one, two)
+    assert set(one.owners) == {0}
     assert not one.goes_on(True)
 
 

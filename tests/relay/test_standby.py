@@ -10,8 +10,9 @@ from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, owner_of
 from tests.relay.test_kills import dying, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
+from waterclock.relay.options import StandsBy
 from waterclock.relay.owner.turn import Turn
-from waterclock.relay.relay import Relay, StandsBy
+from waterclock.relay.relay import Relay
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
 

@@ -22,7 +22,8 @@ from waterclock.errors import WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import command
-from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.relay.options import RelayOptions
+from waterclock.relay.relay import Relay
 from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 

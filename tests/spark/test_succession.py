@@ -15,6 +15,7 @@ import pytest
 
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
+from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, Recorder, noted, recorded
 from waterclock.spark.succession import (
@@ -26,7 +27,6 @@ from waterclock.spark.succession import (
     PATIENCE_S,
     RECORD,
     RECORDING,
-    SWITCH,
     Halt,
     Succession,
     said,
@@ -145,11 +145,12 @@ def test_a_run_halts_where_a_batch_begins_or_while_none_is_under_way(pair: Pair)
     pair.query.status = {"isTriggerActive": False}
     pair.run.look(pair.query)
     assert pair.query.stopped
+    (pair.new / "metadata").write_text('{"id": "new"}')
+    state_files.carried_over(Checkpoint(pair.old), Checkpoint(pair.new))
     pair.command.let_go()
-    (pair.old / ASKED).write_text(json.dumps({**said(pair.old / ASKED), "step": SWITCH}))
-    asked = pair.run.wait(lambda: False)
-    assert asked is not None
-    assert asked["to"] == str(pair.new)
+    new = pair.run.wait(lambda: False)
+    assert new is not None
+    assert new.path == pair.new
     assert (pair.answered()["step"], pair.answered()["done"]) == (HALTED, 2)
 
 
@@ -167,12 +168,30 @@ def test_a_halted_run_goes_on_alone_if_nothing_comes_or_the_command_is_gone_or_s
         assert pair.is_alone(why)
 
 
+def test_a_new_folder_that_is_not_let_go_or_was_begun_anew_since_it_was_carried_over_is_not_gone_on_with(
+    pair: Pair,
+) -> None:
+    """A killed try may have left the note in the old folder, and the next one is at work or was killed as well."""
+    (pair.new / "metadata").write_text('{"id": "of the try before"}')
+    state_files.carried_over(Checkpoint(pair.old), Checkpoint(pair.new))
+    pair.ask(RECORD)
+    pair.ask(HALT)
+    assert pair.run.wait(lambda: False) is None
+    assert pair.is_alone("more than")
+    (pair.new / "metadata").write_text('{"id": "of this try"}')
+    pair.ask(RECORD, "2")
+    pair.ask(HALT, "2")
+    pair.command.let_go()
+    assert pair.run.wait(lambda: False) is None
+    assert pair.is_alone("gone")
+
+
 def test_what_the_run_cannot_do_is_refused_in_words(pair: Pair) -> None:
     pair.refusal = UsageError("it has two sinks")
     pair.ask(RECORD)
     assert pair.is_alone("it has two sinks")
     pair.refusal = None
-    pair.ask(SWITCH, "2")
+    pair.ask(HALT, "2")
     assert pair.is_alone("given up already")
     pair.run.begin("spark://far:7077")
     pair.ask(RECORD, "3")

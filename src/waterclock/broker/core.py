@@ -42,7 +42,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.write_ahead import WriteAheadLog
 from waterclock.broker.named_offsets import NamedOffsets
 from waterclock.broker.net.listener import Listener
-from waterclock.broker.replication.highs import EVERY_S as HIGHS_EVERY_S
+from waterclock.broker.replication.highs import HIGHS_EVERY_S
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import Leader
 from waterclock.broker.replication.replica import begin_epoch, open_journal

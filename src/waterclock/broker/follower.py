@@ -40,7 +40,7 @@ from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import ClientConnection
 from waterclock.broker.replication.fetcher import ReplicaFetcher
-from waterclock.broker.replication.highs import EVERY_S, HIGH, all_of
+from waterclock.broker.replication.highs import HIGH, HIGHS_EVERY_S, all_of
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
@@ -162,7 +162,7 @@ class Follower:
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
         self.scrub.begin(self.timer, self._scrub_after_s)
-        Rhythm(self.timer, EVERY_S, self.replica.keep_highs).wake()
+        Rhythm(self.timer, HIGHS_EVERY_S, self.replica.keep_highs).wake()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Copying and a promotion end by themselves or by being cancelled; what else ended them ends the broker."""

@@ -9,7 +9,7 @@ Rule 3: `topics` is what any broker knows: one that has just begun to follow may
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,13 +113,13 @@ class Admin:
 
     def gone(self, ids: Mapping[str, str]) -> list[str]:
         """Those of the topics that are not there any more, or are others under their names; errors as of `topic_id`."""
-        return [topic for topic, id in ids.items() if not self._is_still(topic, id)]
-
-    def _is_still(self, topic: str, id: str) -> bool:
-        try:
-            return self.topic_id(topic) == id
-        except TopicGone:
-            return False
+        found = []
+        for topic, id in ids.items():
+            with suppress(TopicGone):
+                if self.topic_id(topic) == id:
+                    continue
+            found.append(topic)
+        return found
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic, as Kafka names them; TopicGone and UsageError as for its id."""

@@ -52,7 +52,7 @@ from waterclock.signals import interrupt_heard
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import refuse_handed_over
-from waterclock.streaming.layout import BEGIN_ANEW, CLOSING_US, EARLIEST_US, END_US, came_after_the_close
+from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close, was_closed
 from waterclock.streaming.state import bucket
 from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
@@ -216,10 +216,7 @@ class LocalPipeline:
         last = records[at]
         self._buckets.watermarks = bucket.Watermarks(last.clock)
         if self._is_closed():
-            raise UsageError(
-                f"the pipeline of the checkpoint {path} was closed: all of its results are out, and nothing would go on. "
-                f"{BEGIN_ANEW}"
-            )
+            raise was_closed(path)
         stored = [held for _, (_, held) in sorted(self._snapshots.load(self._query, at).items())]
         places = [record.place for _, record in sorted(records.items())]
         first, shelf = self._checkpoint.first, self._snapshots.shelf

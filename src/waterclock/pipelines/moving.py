@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waterclock.errors import UsageError
-from waterclock.streaming.owner import owner_of
 from waterclock.streaming.places.place import Place
 from waterclock.streaming.toml.config import Config, Files
 
@@ -45,12 +44,9 @@ def to_spark(
         kept = pipeline.kept()
         given = _state_of(config, kept)
         count = buckets or config.buckets or by_cores(config.cores)
-        session, owner = begin(count), owner_of(new)
+        session = begin(count)
         with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
-            try:
-                return Arrival(session, given, same, count, report).run(kept.sink, kept.schema, owner)
-            finally:
-                owner.let_go()
+            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
 
 
 def _refuse(config: Config) -> None:
@@ -80,7 +76,7 @@ def _state_of(config: Config, kept: Kept) -> Any:
 
     made = LocalState(
         Checkpoint(kept.checkpoint), kept.rules, kept.batch_id, kept.stored, kept.shelf, kept.clock,
-        " and ".join(outlet.sink.place for outlet in config.outlets),
+        " and ".join(outlet.sink.place for outlet in config.outlets), kept.sink.totals().get("state_bytes", 0),
     )  # fmt: skip
     if not isinstance(config.source, Files):
         return replace(made, first=kept.first, place=kept.places[-1])

@@ -24,9 +24,9 @@ from uuid import uuid4
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.pipelines.moving import refuse_csv
-from waterclock.sinks import Batch, Sink, written_once
-from waterclock.streaming.checkpoint import NOTES, hand_over, stored
-from waterclock.streaming.layout import BEGIN_ANEW
+from waterclock.sinks import Sink
+from waterclock.streaming.checkpoint import NOTES, give_sink, hand_over, refuse_in_each_other, stored
+from waterclock.streaming.layout import was_closed
 from waterclock.streaming.owner import LOCK
 from waterclock.streaming.places.place import names_in
 from waterclock.streaming.toml.config import Config, Files
@@ -61,6 +61,7 @@ def to_local(
     StateMismatch or EnvironmentMissing if it cannot be done. `begin` makes Spark's session."""
     from waterclock.local.checkpoint import LocalCheckpoint
     from waterclock.local.command import source_of
+    from waterclock.local.record import Record
     from waterclock.local.sources import refuse_spark
     from waterclock.spark.pipeline import configured
     from waterclock.spark.rescaling.carry import NewState
@@ -87,7 +88,8 @@ def to_local(
             made = _written(session, old, before, rules, config.local.buckets, stop.number + 1, write)  # 3
         hand_over(old.path, new, query)  # 4
         report("hands the sink over")
-        written_once(sink, _handing_over(query, stop, digest, schema, made.bytes - before.bytes))  # 5
+        record = Record(digest, version("waterclock"), stop.place, stop.place, stop.clock).text()
+        give_sink(sink, schema, query, stop.number + 1, record, made.bytes - before.bytes, is_logged=True)  # 5
     return NewState(new, config.local.buckets, 1, made.keys, made.deadlines, made.bytes)
 
 
@@ -97,10 +99,7 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
 
     old.refuse_without_state()
     if old.is_closed() or old.is_source_closed():
-        raise UsageError(
-            f"the pipeline of the checkpoint {old.path} was closed: all of its results are out, and nothing would go on. "
-            f"{BEGIN_ANEW}"
-        )
+        raise was_closed(old.path)
     done, applied = old.last_done(), sink.last_applied()
     number = number_in_sink(old, done)
     if old.last_batch() != done or applied is None or applied.batch_id != number:
@@ -108,9 +107,7 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
             f"a batch of the checkpoint {old.path} has begun and did not end: start the pipeline once more with "
             'engine = "spark", let it end, then carry over'
         )
-    path = Path(str(old.path))
-    if new == path or new in path.parents or path in new.parents:
-        raise UsageError(f"the new checkpoint {new} and the old one lie in each other: name another folder (--to)")
+    refuse_in_each_other(Path(str(old.path)), new)
     is_ours = (new / NOTES).exists() and stored(new / NOTES).get("carried_from") == str(old.path)
     if (others := sorted({*names_in(new)} - {LOCK})) and not is_ours:
         raise UsageError(
@@ -188,14 +185,3 @@ def _bucket(
         stored = bucket.store()
         write([snapshots.Written(place, batch_id, stored, shelf, frozenset(), bucket.grown)])
     return Written(keys, deadlines, len(stored) + sum(map(len, shelf.values())))
-
-
-def _handing_over(query: str, stop: _Stop, digest: str, schema: Any, grown: int) -> Batch:
-    from waterclock.local.record import Record
-    from waterclock.streaming.frames import DEAD_SCHEMA
-
-    record = Record(digest, version("waterclock"), stop.place, stop.place, stop.clock)
-    return Batch(
-        query, stop.number + 1, record.text(), schema.empty_table(), DEAD_SCHEMA.empty_table(), {"state_bytes": grown},
-        None, 0.0, is_logged=True,
-    )  # fmt: skip

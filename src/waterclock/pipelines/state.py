@@ -139,7 +139,7 @@ def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str,
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
-    from waterclock.spark.rescaling.live import rescale_live
+    from waterclock.spark.rescaling.live import LiveRescale
     from waterclock.spark.session.session import start
     from waterclock.streaming.places.place import place_of
 
@@ -150,8 +150,7 @@ def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str,
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     old.local, new.local  # noqa: B018 - refused behind a URI
     spark = start(config.name, config.cores, conf, log, arguments.buckets).spark
-    made = rescale_live(spark, old, new, config.rules, arguments.buckets, _report)
-    return _say(arguments, made)
+    return _say(arguments, LiveRescale(spark, old, new, config.rules, arguments.buckets, _report).move())
 
 
 def move(arguments: argparse.Namespace) -> int:

@@ -34,8 +34,9 @@ from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.outside import uuid
 from waterclock.relay.changing import Changes
+from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.context import staying
-from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
+from waterclock.relay.relay import IDLE_S, Relay
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.due_next import count_of, due_next
 from waterclock.relay.watching.fullest import Fullest

@@ -15,19 +15,16 @@ Rule 5: while much is read at once, the client is asked for no records now and t
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
 Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
         another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. One that stops goes
-        on likewise for `STOPPING_NS`, if there are others.
+        on likewise for `STOPPING_NS`, if there are others, and they stand by: it takes them for its like.
 Rule 7: who starts beside others reads up as a standby before it joins the group: what it is given need not wait.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from operator import methodcaller
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
@@ -42,6 +39,7 @@ from waterclock.relay.cluster.signs import Signs
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs import Logs
+from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, no_disk, staying
 from waterclock.relay.owner.owner import GAP_NS, Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
@@ -49,7 +47,7 @@ from waterclock.relay.owner.turn import OwnerTurns
 from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
-from waterclock.relay.upkeep.upkeep import LAP_BYTES, LogUpkeep
+from waterclock.relay.upkeep.upkeep import LogUpkeep
 from waterclock.relay.watching import gathering
 from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 
@@ -59,35 +57,6 @@ IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and chec
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 STANDS_IN_NS: Final = 15_000_000_000  # two of the group's sessions
 STOPPING_NS: Final = 2_000_000_000
-
-
-class StandsBy(StrEnum):
-    """For which of the partitions that others own a relay keeps files.
-
-    None between the two: Kafka's assignors give the partitions of a dead member to any other one, not to the one that has
-    the files.
-    """
-
-    ALL = "all"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class RelayOptions:
-    """`name`: a static member's, whose partitions wait for it while it restarts. `make_targets`: a target that is not there
-    is made, as Kafka makes topics by default. `hides_values`: the statistics show nobody's values and keys."""
-
-    servers: str
-    topic: str
-    folder: Path
-    group: str
-    partitions: int = 3
-    name: str | None = None
-    settings: Mapping[str, Any] | None = None
-    lap_bytes: int = LAP_BYTES
-    standby: StandsBy = StandsBy.ALL
-    make_targets: bool = False
-    hides_values: bool = False
 
 
 class Relay:
@@ -211,7 +180,8 @@ class Relay:
         """Whether there is something to do: once it is stopped, as long as others may take over what it owns (rule 6)."""
         if is_stopped and self._stops_ns is None:
             self._stops_ns = self._clock.monotonic_ns() + STOPPING_NS
-        is_awaited = bool(self.owners and self._unassigned.others)
+        has_heirs = self._unassigned.others and self._options.standby is StandsBy.ALL
+        is_awaited = bool(self.owners and has_heirs)
         return self._stops_ns is None or (is_awaited and self._clock.monotonic_ns() < self._stops_ns)
 
     def _hear_of_others(self, now_ns: int) -> None:

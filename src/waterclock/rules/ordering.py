@@ -345,3 +345,15 @@ class BySequence:
 
 def _name(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
+
+
+def awaited(packed: Any, order: Order | None) -> tuple[int | None, int | None]:
+    """Of a key that holds events, from what `state_of` gave, read piece by piece by `packed`, a msgpack.Unpacker: the
+    number that is missing, and at which time the first event is let go. `order`: that by sequence; None by time."""
+    packed.read_array_header()
+    begin = packed.unpack()
+    packed.read_array_header()
+    first = packed.unpack()  # the earliest event, or the gap's alarm
+    if order is None:
+        return None, first[0]
+    return begin or 1, None if order.on_gap == "hold" else first

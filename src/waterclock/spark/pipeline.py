@@ -201,7 +201,7 @@ class Pipeline:
             removal.serves(self._outlets.place)
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
-            self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
+            self._reads.begin(self._owner.epoch, max(self._outlets.held(checkpoint)))
             self._account.holds(self._outlets.first.sink.totals())
 
     @property
@@ -283,20 +283,21 @@ class Pipeline:
             self._failure = None
             if self._succession.halts:
                 self._in_the_sink()  # what Spark notes as done: who hands over trusts that
-                if (asked := self._succession.wait(lambda: self._stopped)) is not None:
-                    self._move(session, Checkpoint(Path(asked["to"])), asked["bytes"])
+                if (new := self._succession.wait(lambda: self._stopped)) is not None:
+                    self._move(session, new)
                 if self._stopped:
                     return
             self._query = self._start(session, live)
 
-    def _move(self, session: SparkSession, new: Checkpoint, size: int) -> None:
-        """Hand the sink over to the checkpoint `new`, whose state takes `size` bytes, and go on with that."""
-        old, stream, behind, owner = self._checkpoint, self._stream, self._behind, self._owner
-        succession = self._succession
+    def _move(self, session: SparkSession, new: Checkpoint) -> None:
+        """Hand the sink over to the checkpoint `new`, and go on with that."""
+        old, stream, behind, owner, succession = (
+            self._checkpoint, self._stream, self._behind, self._owner, self._succession
+        )  # fmt: skip
         self._have(new)
         try:
             self._owner.take()
-            self._outlets.hand_over(old, new, size)
+            self._outlets.hand_over(old, new)
             succession.switched()
         finally:
             stream.close()

@@ -2,7 +2,7 @@
 
 The run and the command that carries speak by two files in the run's checkpoint, each written by one of them:
 
-    waterclock.asked       by the command: which one, the new folder, and "record", "halt" or "switch"
+    waterclock.asked       by the command: which one, the new folder, and "record" or "halt"
     waterclock.answered    by the run: "recording" since a batch, "halted" behind one, "switched", or why it goes on alone
 
 Rule 1: the run alone hands its sink over. Until then it can go on with its old checkpoint at any moment, and does so when
@@ -10,7 +10,9 @@ Rule 1: the run alone hands its sink over. Until then it can go on with its old 
 Rule 2: the run halts where a batch begins, or while none is under way: nothing that was worked out is thrown away.
 Rule 3: the run has halted when its sink has all that Spark notes as done: a batch is written beside the next one
         (batch/beside.py), and the new checkpoint would not read again what the sink lacks.
-Rule 4: what a killed run or command left asked counts no more at the next start; a warning says so.
+Rule 4: the command has the new folder's lock while it is at work. Once that is free, the old folder says whether the new
+        one is to take its place (checkpoint/state_files.py), or the command is gone.
+Rule 5: what a killed run or command left asked counts no more at the next start; a warning says so.
 """
 
 from __future__ import annotations
@@ -26,21 +28,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.clock import Clock
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import WaterclockError
 from waterclock.sinks import Batch
 from waterclock.spark.batch.batches import spark_ms
 from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.checkpoint.state_files import is_carried_over
 from waterclock.spark.packing.recording import FLAG, BatchNote, note
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.owner import owner_of
+from waterclock.streaming.owner import is_free
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 log = logging.getLogger(__name__)
 ASKED, ANSWERED = "waterclock.asked", "waterclock.answered"
-RECORD, HALT, SWITCH = "record", "halt", "switch"
+RECORD, HALT = "record", "halt"
 RECORDING, HALTED, SWITCHED, ALONE = "recording", "halted", "switched", "alone"
 PATIENCE_S = 60.0  # a halted run waits so long for the command
 _LOOK_EVERY_S = 0.05
@@ -77,7 +80,7 @@ class Succession:
         return None if self._folder is None else str(self._folder / FLAG)
 
     def begin(self, master: str) -> None:
-        """A run starts on Spark's `master`. Rule 4."""
+        """A run starts on Spark's `master`. Rule 5."""
         self._master = master
         if self._folder is not None and (self._folder / ASKED).exists():
             log.warning(
@@ -97,20 +100,18 @@ class Succession:
         with self._lock:
             self._see(said(self._folder / ASKED))
 
-    def _see(self, asked: Mapping[str, Any]) -> None:
-        if asked and asked["id"] != self._ask.get("id"):
-            self._ask, self._first = dict(asked), None
-            try:
-                self._refuse(asked["step"])
-            except WaterclockError as error:
-                self._go_on_alone(str(error))
-        elif self._ask and (not asked or self._is_free(Path(self._ask["to"]))):
-            self._go_on_alone("the command is gone")
-        elif self._given_up:
-            self._go_on_alone(self._given_up)
-        elif self._ask and asked["step"] == HALT and self._first is not None:
+    def _see(self, asked: dict[str, Any]) -> None:
+        is_new = bool(asked) and asked["id"] != self._ask.get("id")
+        if is_new:
+            self._ask, self._first = asked, None
+        if not self._ask:
+            return
+        why = self._refusal(asked["step"]) if is_new else self._why_alone(asked, is_free(Path(self._ask["to"])))
+        if why:
+            self._go_on_alone(why)
+        elif asked["step"] == HALT and self._first is not None:
             self.halts = True
-        elif self._ask and self._begun <= self._written:
+        elif self._begun <= self._written:
             done = self._checkpoint.last_done()
             self._record(max(self._written, -1 if done is None else done) + 1)
 
@@ -144,29 +145,20 @@ class Succession:
             if lacks:
                 self._given_up = f"what the run was given could not be written down beside it ({lacks})"
 
-    def wait(self, stopped: Callable[[], bool]) -> dict[str, Any] | None:
-        """The query has halted: what the command asks for at last, or None if the run is to go on alone."""
+    def wait(self, stopped: Callable[[], bool]) -> Checkpoint | None:
+        """The query has halted: the checkpoint to go on with, or None if the run is to go on alone. Rule 4."""
         assert self._folder is not None
-        done, begun = self._checkpoint.last_done(), self._checkpoint.last_batch()
-        self._answer(HALTED, done=done, begun=begun)
-        until = self._clock.monotonic_s() + PATIENCE_S
-        while not stopped():
-            if self._given_up:
-                self._go_on_alone(self._given_up)
-                return None
-            asked = said(self._folder / ASKED)
-            is_there = asked.get("id") == self._ask["id"] and asked["step"] == SWITCH
-            is_free = self._is_free(Path(self._ask["to"]))
-            if is_there and is_free:
-                return asked
-            if not is_there and (is_free or not asked):
-                self._go_on_alone("the command is gone")
-                return None
+        self._answer(HALTED, done=self._checkpoint.last_done())
+        new, why, until = Checkpoint(Path(self._ask["to"])), "", self._clock.monotonic_s() + PATIENCE_S
+        while not why:
+            is_let_go = is_free(new.path)
+            if is_let_go and not self._given_up and is_carried_over(self._checkpoint, new):
+                return new
+            why = "the run was stopped" if stopped() else self._why_alone(said(self._folder / ASKED), is_let_go)
             if self._clock.monotonic_s() > until:
-                self._go_on_alone(f"the command took more than {PATIENCE_S:.0f} s")
-                return None
+                why = why or f"the command took more than {PATIENCE_S:.0f} s"
             self._clock.sleep_s(_LOOK_EVERY_S)
-        self._go_on_alone("the run was stopped")
+        self._go_on_alone(why)
         return None
 
     def switched(self) -> None:
@@ -178,25 +170,21 @@ class Succession:
         self._answer(SWITCHED)
         self._forget()
 
-    def _refuse(self, step: str) -> None:
-        """UsageError if the run cannot do what is asked first."""
-        self._check()
-        if step != RECORD:
-            raise UsageError("it has given up already what the command goes on with")
-        if not self._master.startswith("local"):
-            raise UsageError(
-                f"the run is on {self._master}, and its state can be carried over only while it does not run"
-            )
-
-    def _is_free(self, folder: Path) -> bool:
-        """Whether nobody works on the new folder: the command does until it asks for the switch."""
-        owner = owner_of(folder)
+    def _refusal(self, step: str) -> str:
+        """Why the run cannot do what is asked first."""
         try:
-            owner.take()
-        except UsageError:
-            return False
-        owner.let_go()
-        return True
+            self._check()
+        except WaterclockError as error:
+            return str(error)
+        if step != RECORD:
+            return "it has given up already what the command goes on with"
+        if not self._master.startswith("local"):
+            return f"the run is on {self._master}, and its state can be carried over only while it does not run"
+        return ""
+
+    def _why_alone(self, asked: Mapping[str, Any], is_let_go: bool) -> str:
+        """Why the run does not go on with what it was asked for."""
+        return self._given_up or ("the command is gone" if is_let_go or not asked else "")
 
     def _go_on_alone(self, why: str) -> None:
         log.warning("the run goes on with the checkpoint %s: %s", self._folder, why)

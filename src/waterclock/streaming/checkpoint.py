@@ -22,8 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
+from waterclock.sinks import Batch, Sink, written_once
+from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.owner import LOCK, OWNERS
 from waterclock.streaming.places.place import Place, names_in, remove, write_whole
 from waterclock.streaming.state import bucket
@@ -99,18 +103,45 @@ def lies_where_it_was_made(path: Place) -> bool:
 
 def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
     """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this."""
-    over = checkpoint / OVER
-    if query_id is not None and over.exists() and stored(over).get("query_id") == query_id:
+    heir = heir_of(checkpoint)
+    if query_id is not None and heir.get("query_id") == query_id:
         raise StateMismatch(
-            f"the state of the checkpoint {checkpoint} was carried over to {stored(over).get('to')}, to which the sink "
+            f"the state of the checkpoint {checkpoint} was carried over to {heir.get('to')}, to which the sink "
             "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no more "
             "use, and may be removed"
         )
 
 
+def heir_of(checkpoint: Place) -> dict[str, Any]:
+    """What `hand_over` wrote down; nothing if it did not."""
+    return stored(checkpoint / OVER) if (checkpoint / OVER).exists() else {}
+
+
 def hand_over(checkpoint: Place, new: Place, query_id: str | None) -> None:
     """Write down that `new`, with that query, is to take its place; again is the same."""
     write(checkpoint / OVER, json.dumps({"to": str(new), "query_id": query_id}) + "\n")
+
+
+def give_sink(
+    sink: Sink,
+    schema: pa.Schema,
+    query_id: str,
+    number: int,
+    offsets: str | None,
+    grown: int,
+    *,
+    is_logged: bool = False,
+) -> None:
+    """Have the sink belong to that query: a batch of it without rows, in one transaction of the sink. It is the sink's
+    `number`; the state is `grown` bytes larger."""
+    counters, nothing = {"state_bytes": grown}, (schema.empty_table(), DEAD_SCHEMA.empty_table())
+    written_once(sink, Batch(query_id, number, offsets, *nothing, counters, None, 0.0, is_logged=is_logged))
+
+
+def refuse_in_each_other(old: Place, new: Place) -> None:
+    """Raise UsageError for a new checkpoint that lies in the old one, or around it, or is it."""
+    if new == old or old in new.parents or new in old.parents:
+        raise UsageError(f"the new checkpoint {new} and the old one lie in each other: name another folder (--to)")
 
 
 # How it is removed ---------------------------------------------------------------------------------------------

@@ -128,6 +128,14 @@ def came_after_the_close(count: str, where: str) -> UsageError:
     )
 
 
+def was_closed(checkpoint: object) -> UsageError:
+    """The error of a state that is not carried over, since nothing would go on."""
+    return UsageError(
+        f"the pipeline of the checkpoint {checkpoint} was closed: all of its results are out, and nothing would go on. "
+        f"{BEGIN_ANEW}"
+    )
+
+
 # Names ---------------------------------------------------------------------------------------------------------
 
 

@@ -243,6 +243,17 @@ class Owner:
         self._lock.release()
 
 
+def is_free(path: Place) -> bool:
+    """Whether nobody works on the checkpoint at `path` now."""
+    owner = owner_of(path)
+    try:
+        owner.take()
+    except UsageError:
+        return False
+    owner.let_go()
+    return True
+
+
 def owner_of(path: Place) -> Owner | Lease:
     """The right to work on the checkpoint at `path`, not taken yet."""
     return Lease(path) if isinstance(path, HadoopPath) else Owner(Path(str(path)))

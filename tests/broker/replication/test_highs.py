@@ -74,7 +74,7 @@ def test_what_both_had_is_shown_though_the_leader_never_comes_back(tmp_path: Pat
 
 def test_a_follower_remembers_it_while_it_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who loses power has no stop in which to keep it."""
-    monkeypatch.setattr(follower, "EVERY_S", 0.02)
+    monkeypatch.setattr(follower, "HIGHS_EVERY_S", 0.02)
     with pair(tmp_path, TWO) as both:
         with client(both.one) as raw:
             raw.produce("t", b"a")

@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.simulation.kafka.batches import Record
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
+from waterclock.relay.options import RelayOptions
+from waterclock.relay.relay import IDLE_S, Relay
 from waterclock.simulation import disk
 from waterclock.simulation.clocks import Clock
 from waterclock.simulation.processes import Process, _place

@@ -12,8 +12,8 @@ from tests.simulation.relay.nodes import RelayNode
 from tests.simulation.relay.promises import Found, Promises
 from tests.simulation.relay.senders import FAR_MS, INPUT, PARTS, TARGETS, Sender
 from waterclock.relay import relay
+from waterclock.relay.options import StandsBy
 from waterclock.relay.owner import owner
-from waterclock.relay.relay import StandsBy
 from waterclock.relay.standby import follower, standby
 from waterclock.relay.store import ids, ledger, store
 from waterclock.relay.upkeep import lap

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -20,10 +20,10 @@ from waterclock.spark.rescaling import carry
 STEPS = {
     2: (state_files, "begin"),
     3: (carry, "lay_down"),
-    4: (carry, "write_state"),
+    4: (carry.Carry, "copy"),
     5: (state_files, "carried_from"),
     6: (state_files, "carried_over"),
-    7: (carry, "written_once"),
+    7: (state_files, "give_sink"),
 }
 
 
@@ -31,14 +31,18 @@ class Death(BaseException):
     """The end of a process, as an exception."""
 
 
-@contextmanager
-def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[None]:
     """Whoever comes to the end of that step dies there."""
-    place, name = STEPS[step]
+    return death_at(*STEPS[step], monkeypatch)
+
+
+@contextmanager
+def death_at(place: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever comes to the end of that call dies there."""
     real = getattr(place, name)
 
-    def dying(*arguments: Any) -> None:
-        real(*arguments)
+    def dying(*arguments: Any, **more: Any) -> None:
+        real(*arguments, **more)
         raise Death
 
     with monkeypatch.context() as patched:

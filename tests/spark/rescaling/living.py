@@ -14,7 +14,7 @@ from tests.spark.pipelines import make_pipeline, orders
 from tests.spark.rescaling.staged import expected, go_on_with, outcomes, run
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import Pipeline, configured
-from waterclock.spark.rescaling.live import LiveState, rescale_live
+from waterclock.spark.rescaling.live import LiveRescale, LiveState
 from waterclock.streaming.toml.config import load
 
 PATIENCE_S = 300.0
@@ -89,7 +89,8 @@ class Living:
         until(lambda: self.old.last_done() is not None, "Spark notes the first batch, a moment behind the sink")
         config = load(self.file)
         assert config.rules is not None
-        return rescale_live(self.spark, self.old, self.new, config.rules, buckets, report or (lambda line: self.more()))
+        told = report or (lambda line: self.more())
+        return LiveRescale(self.spark, self.old, self.new, config.rules, buckets, told).move()
 
     def to_the_end(self, checkpoint: Checkpoint) -> None:
         """All that is left, with the checkpoint that counts."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.rescaling.kill_driver import Death
-from tests.spark.rescaling.living import Living, LivingTopic
+from tests.spark.rescaling.living import Living, LivingTopic, until
 from tests.spark.rescaling.staged import refused, usable
 from waterclock.errors import WaterclockError
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.rescaling.live import LiveRescale
-from waterclock.spark.succession import Succession
+from waterclock.spark.rescaling.stored import look
+from waterclock.spark.succession import ANSWERED, SWITCHED, Succession, said
 
 if TYPE_CHECKING:
     from waterclock.testing import Broker
@@ -68,6 +70,9 @@ def test_a_state_is_carried_over_while_its_pipeline_runs_and_no_result_is_anothe
     assert living.failure is None
     living.end()
     assert living.new.last_done() is not None
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        ((counted,),) = db.execute("SELECT sum(json_extract(counters, '$.state_bytes')) FROM results_batches")
+    assert counted == look(spark, living.new).bytes
     assert f"was carried over to {living.new.path}" in refused(spark, living.file, living.old.path)
     assert not (living.new.local / state_files.PARTS).exists()
     assert not (living.new.local / state_files.CARRYING).exists()
@@ -100,7 +105,6 @@ BEHIND = {
     5: (LiveRescale, "copy", 1),
     6: (LiveRescale, "_catch_up", 1),
     7: (LiveRescale, "_answer", 2),
-    8: (state_files, "carried_over", 1),
 }
 
 
@@ -117,8 +121,11 @@ def test_a_command_that_dies_behind_any_step_leaves_the_run_as_it_was(
         living.more()
         assert living.failure is None, step
         assert "did not come to its end" in refused(spark, living.file, living.new.path), step
-    living.carry()
+    with dying(monkeypatch, state_files, "carried_over"), pytest.raises(Death):
+        living.carry()
+    until(lambda: said(living.old.local / ANSWERED).get("step") == SWITCHED, "all is laid down: 9 is the run's own")
     living.more()
+    assert living.failure is None
     living.end()
     living.to_the_end(living.new)
 

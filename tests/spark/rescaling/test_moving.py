@@ -6,12 +6,9 @@ import importlib.util
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +20,19 @@ from tests.local.running import driven, run_locally
 from tests.spark.pipelines import make_pipeline, orders, run
 from tests.spark.rescaling import kill_driver
 from tests.spark.rescaling.kill_driver import STEPS, death_behind
-from tests.spark.rescaling.staged import (
-    FILES,
-    STAGES,
-    expected,
-    found,
-    go_on_with,
-    next_stage,
-    outcomes,
-    staged_pipeline,
-)
+from tests.spark.rescaling.moved import (
+    ODD,
+    all_of,
+    in_peace,
+    mixed_pipeline,
+    move,
+    nothing,
+    of_a_topic,
+    refused,
+    stage_of,
+    watermarks,
+)  # fmt: skip
+from tests.spark.rescaling.staged import STAGES, expected, go_on_with, next_stage, outcomes, staged_pipeline
 from waterclock import cli
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.local.command import configured
@@ -42,62 +42,6 @@ from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 150
-ODD = "1 [ä]%20+?.jsonl"  # what Spark writes otherwise in its log than it lies there
-
-
-def move(spark: SparkSession, file: Path, new: Path, buckets: int | None = None) -> None:
-    to_spark(load(file), new, lambda count: spark, buckets)
-
-
-def all_of(file: Path) -> Counter[Any]:
-    """Results, sums of the counters, dead letters."""
-    with closing(sqlite3.connect(file.parent / "out.db")) as db:
-        dead = db.execute("SELECT line, reason, text FROM results_dead_letters").fetchall()
-    return found(file) + Counter(("dead", *each) for each in dead)
-
-
-def watermarks(file: Path) -> list[str]:
-    """Of all batches but the one that handed the sink over; "" for one that had none."""
-    with closing(sqlite3.connect(file.parent / "out.db")) as db:
-        rows = db.execute("SELECT watermark FROM results_batches WHERE counters LIKE '%events%' ORDER BY batch_id")
-        return [row[0] or "" for row in rows]
-
-
-def mixed_pipeline(folder: Path, delay: str = "1 minute") -> Path:
-    """Files with events that are late and lines that are none, one of them under an odd name."""
-    file = staged_pipeline(folder, rows=40)
-    file.write_text(file.read_text().replace('watermark_delay = "1 hour"', f'watermark_delay = "{delay}"'))
-    for number in (1, FILES - 1):
-        with (folder / "later" / f"{number:03d}.jsonl").open("a") as lines:
-            lines.write('{\n{"order": "o1", "at": "never"}\n')
-    return file
-
-
-def stage_of(file: Path, stage: int) -> None:
-    next_stage(file, stage)
-    if stage == 0:
-        (file.parent / "in" / "001.jsonl").rename(file.parent / "in" / ODD)
-
-
-def in_peace(file: Path, run_it: Callable[[Path], object]) -> Counter[Any]:
-    for stage in range(STAGES):
-        stage_of(file, stage)
-        run_it(file)
-    return all_of(file)
-
-
-def refused(file: Path, check: Callable[[Path], Any], checkpoint: Path) -> str:
-    """What a start with this checkpoint is told; empty where it would go on."""
-    before = file.read_text()
-    go_on_with(file, checkpoint)
-    try:
-        with closing(check(file)) as pipeline:
-            pipeline.check()
-        return ""
-    except StateMismatch as error:
-        return str(error)
-    finally:
-        file.write_text(before)
 
 
 @pytest.mark.long(seconds=20)
@@ -151,35 +95,11 @@ def test_a_watermark_before_1970_which_spark_does_not_know_stays_where_it_was(
 def test_a_pipeline_of_a_topic_goes_on_with_spark_where_it_stopped(
     spark: SparkSession, kafka_broker: Any, tmp_path: Path
 ) -> None:
-    from tests.spark.topics import Sender, make_topic_pipeline, value
+    def carry(file: Path) -> None:
+        move(spark, file, tmp_path / "new")
+        go_on_with(file, tmp_path / "new")
 
-    kafka_broker.create_topic("orders-moved", 3)
-    sender, rows = Sender(kafka_broker.bootstrap, "orders-moved"), orders(60)
-    files = []
-    for name in ("moved", "peace"):
-        files.append(
-            make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, "orders-moved", more="per_batch = 60")
-        )
-        text = (
-            files[-1].read_text().replace('watermark_delay = "1 hour"', 'watermark_delay = "1 minute"\nclose = false')
-        )
-        files[-1].write_text(text)
-    third = len(rows) // 3
-    for stage in range(3):
-        for row in rows[stage * third : (stage + 1) * third]:  # one partition brings nothing when Spark takes over
-            sender.put(value(row), partition=int(row["order"][1:]) % (2 if stage == 1 else 3))
-        sender.put("{", partition=stage % 2)
-        if stage == 2:
-            for file in files:
-                file.write_text(file.read_text().replace("close = false", "close = true"))
-        run_locally(files[1])
-        if stage == 0:
-            run_locally(files[0])
-            move(spark, files[0], tmp_path / "new")
-            go_on_with(files[0], tmp_path / "new")
-        else:
-            run(spark, files[0])
-    assert all_of(files[0]) == all_of(files[1])
+    of_a_topic(kafka_broker, tmp_path, run_locally, carry, lambda file: run(spark, file), silent=1)
 
 
 @pytest.mark.long(seconds=40)
@@ -236,10 +156,6 @@ def test_the_command_killed_by_a_signal_begins_anew_and_behind_the_sinks_commit_
     run(spark, file)
     assert not (new / "waterclock.carrying").exists()
     assert all_of(file) == in_peace(mixed_pipeline(tmp_path / "peace"), run_locally)
-
-
-def nothing(count: int) -> Any:
-    raise AssertionError("it is refused before Spark is started")
 
 
 def killed(file: Path) -> None:

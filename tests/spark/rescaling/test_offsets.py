@@ -86,8 +86,8 @@ def test_a_batch_that_was_begun_is_done_where_the_sink_has_it(
 ) -> None:
     old, new = pair
     carry_offsets(old, new, 7, 8)
-    state_files.carried_from(new, old, 9)
-    number = state_files.number_of_handing_over(old, new, 7, LastBatch("old", in_sink))
+    state_files.carried_from(new, old, 9, 0)
+    number = state_files.number_of_handing_over(old, new, LastBatch("old", in_sink))
     assert number == first
     last, done = (state_files.number_in_sink(new, n) for n in (new.last_batch(), new.last_done()))
     assert (last, done) == (10, 9)  # so check_belongs takes both: the sink may lack the last one
@@ -97,7 +97,7 @@ def test_a_sink_that_lacks_a_batch_which_is_done_is_not_handed_over(
     pair: tuple[Checkpoint, Checkpoint], tmp_path: Path
 ) -> None:
     old, new = pair
-    state_files.carried_from(new, old, 8)
+    state_files.carried_from(new, old, 8, 100)
     (old.local / "metadata").write_text(json.dumps({"id": "old"}))
     outlets = Outlets(SQLiteSink(tmp_path / "out.db"))
     session: Any = None
@@ -106,11 +106,13 @@ def test_a_sink_that_lacks_a_batch_which_is_done_is_not_handed_over(
         outlets.first.sink.open(SCHEMA)
         outlets.write(session, batch(6, "old"))
         with pytest.raises(StateMismatch, match=r"out\.db holds results up to batch 6 .* has done all batches up to 7"):
-            outlets.hand_over(old, new, 100)
+            outlets.hand_over(old, new)
         assert outlets.first.sink.last_applied() == LastBatch("old", 6)
         outlets.write(session, batch(7, "old"))
-        outlets.hand_over(old, new, 100)
+        before = outlets.first.sink.totals()
+        outlets.hand_over(old, new)
         assert outlets.first.sink.last_applied() == LastBatch("new", 8)
+        assert outlets.first.sink.totals()["state_bytes"] == before.get("state_bytes", 0) + 100
 
 
 def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, Checkpoint]) -> None:

@@ -21,8 +21,19 @@ from tests.local.places import into
 from tests.local.running import run_locally
 from tests.sinks.stores import Store, TopicStore
 from tests.spark.pipelines import make_pipeline, orders, run
+from tests.spark.rescaling.kill_driver import death_at
+from tests.spark.rescaling.moved import (
+    all_of,
+    back,
+    in_peace,
+    mixed_pipeline,
+    move,
+    nothing,
+    of_a_topic,
+    refused,
+    stage_of,
+)  # fmt: skip
 from tests.spark.rescaling.staged import STAGES, go_on_with, next_stage
-from tests.spark.rescaling.test_moving import all_of, in_peace, mixed_pipeline, move, nothing, refused, stage_of
 from waterclock import Rules, cli
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.local.command import configured
@@ -35,11 +46,6 @@ from waterclock.spark.rescaling.parts import StateClock, StateSeen
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
-
-
-def back(spark: SparkSession, file: Path, new: Path) -> None:
-    to_local(load(file), new, lambda count: spark)
-    go_on_with(file, new)
 
 
 @pytest.mark.long(seconds=25)
@@ -66,32 +72,10 @@ def test_a_pipeline_of_files_comes_back_from_spark_and_may_go_again(spark: Spark
 @pytest.mark.long(seconds=20)
 @pytest.mark.skipif(not importlib.util.find_spec("kio"), reason="needs waterclock[broker]")
 def test_a_pipeline_of_a_topic_comes_back_from_spark(spark: SparkSession, kafka_broker: Any, tmp_path: Path) -> None:
-    from tests.spark.topics import Sender, make_topic_pipeline, value
+    def carry(file: Path) -> None:
+        back(spark, file, tmp_path / "new")
 
-    kafka_broker.create_topic("orders-back", 3)
-    sender, rows, files = Sender(kafka_broker.bootstrap, "orders-back"), orders(60), []
-    for name in ("moved", "peace"):
-        file = make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, "orders-back", more="per_batch = 60")
-        text = file.read_text().replace('watermark_delay = "1 hour"', 'watermark_delay = "1 minute"\nclose = false')
-        file.write_text(text)
-        files.append(file)
-    third = len(rows) // 3
-    for stage in range(3):
-        for row in rows[
-            stage * third : (stage + 1) * third
-        ]:  # a partition has brought nothing when the state is carried
-            sender.put(value(row), partition=int(row["order"][1:]) % (2 if stage == 0 else 3))
-        sender.put("{", partition=stage % 2)
-        if stage == 2:
-            for file in files:
-                file.write_text(file.read_text().replace("close = false", "close = true"))
-        run_locally(files[1])
-        if stage == 0:
-            run(spark, files[0])
-            back(spark, files[0], tmp_path / "new")
-        else:
-            run_locally(files[0])
-    assert all_of(files[0]) == all_of(files[1])
+    of_a_topic(kafka_broker, tmp_path, lambda file: run(spark, file), carry, run_locally, silent=0)
 
 
 @pytest.fixture(params=[*SQL[1:], "topic"])
@@ -123,10 +107,6 @@ def test_each_sink_goes_there_and_back(spark: SparkSession, store: Store, tmp_pa
     assert len(store.look("file, line", "results_dead_letters")) == 4
 
 
-class Death(BaseException):
-    """The end of a process, as an exception."""
-
-
 @pytest.mark.long(seconds=30)
 def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,18 +114,10 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     file, old, new = mixed_pipeline(tmp_path / "moved"), tmp_path / "moved" / "checkpoint", tmp_path / "new"
     stage_of(file, 0)
     run(spark, file)
-    steps = ("_stop", "_noted", "_bucket", "_written", "hand_over", "written_once")
+    steps = ("_stop", "_noted", "_bucket", "_written", "hand_over", "give_sink")
     for step in steps:
-        real = getattr(returning, step)
-
-        def dying(*given: Any, real: Callable[..., Any] = real) -> None:
-            real(*given)
-            raise Death
-
-        with monkeypatch.context() as patched:
-            patched.setattr(returning, step, dying)
-            with pytest.raises(Death):
-                to_local(load(file), new, lambda count: spark)
+        with death_at(returning, step, monkeypatch):
+            to_local(load(file), new, lambda count: spark)
         there = refused(file, lambda each: on_spark(load(each)), old)
         here = refused(file, lambda each: _looked_at(each), new) if step in steps[1:] else "nothing is there"
         assert (bool(there), bool(here)) == (step == steps[-1], step != steps[-1]), (step, there, here)

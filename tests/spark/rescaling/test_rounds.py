@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from waterclock.clock import ManualClock
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing import recording
 from waterclock.spark.packing.recording import BatchNote
 from waterclock.spark.rescaling import live
 from waterclock.spark.rescaling.live import LiveRescale
+from waterclock.spark.succession import ANSWERED, ASKED, HALT, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 
@@ -146,3 +147,26 @@ def test_a_run_that_does_not_answer_is_left_as_it_was(moving: LiveRescale, monke
     moving._ask("record")
     with pytest.raises(UsageError, match="did not answer for 0 s, and goes on as it was"):
         moving._answer("recording")
+
+
+def test_an_answer_that_comes_while_the_last_one_is_read_is_heard(
+    moving: LiveRescale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run answers, and forgets what it was asked."""
+    folder = moving._old.local
+
+    def read(file: Path) -> dict[str, Any]:
+        found = said(file)
+        if not found:
+            (folder / ANSWERED).write_text(json.dumps({"id": moving._query_id, "step": SWITCHED}))
+            (folder / ASKED).unlink()
+        return found
+
+    moving._ask(HALT)
+    monkeypatch.setattr(live, "is_free", lambda path: False)
+    monkeypatch.setattr(live, "said", read)
+    assert moving._answer(SWITCHED)["step"] == SWITCHED
+    monkeypatch.setattr(live, "said", said)
+    (folder / ANSWERED).unlink()
+    with pytest.raises(WaterclockError, match="ended, or began anew"):
+        moving.look()

@@ -90,8 +90,8 @@ class AwaitedBatch:
     last_timestamp: int
     behind: int = KEPT - 1  # no client has more batches on their way to a partition than are kept here
 
-    def is_not_before(self, sequence: int) -> bool:
-        """Whether the batch with this sequence is the same, or one that was sent before it."""
+    def is_or_follows(self, sequence: int) -> bool:
+        """Whether it is the batch with this sequence, or was sent behind that one."""
         return (self.sequence - sequence) % SEQUENCES < SEQUENCES // 2
 
 
@@ -131,7 +131,7 @@ class Producers:
 
     def _not_known(self, batch: Batch) -> Error:
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or awaited.epoch != batch.producer_epoch or awaited.is_not_before(batch.sequence):
+        if awaited is None or awaited.epoch != batch.producer_epoch or awaited.is_or_follows(batch.sequence):
             return Error.NONE
         awaited.behind -= 1
         if not awaited.behind:  # what comes after these was sent after the refusal was heard of
@@ -144,7 +144,7 @@ class Producers:
         if producer_id < 0 or producer_id in self.known:
             return
         awaited = self._awaited.get(producer_id)
-        if awaited is None or awaited.epoch < epoch or awaited.is_not_before(batch.sequence):
+        if awaited is None or awaited.epoch < epoch or awaited.is_or_follows(batch.sequence):
             self._awaited[producer_id] = AwaitedBatch(epoch, batch.sequence, batch.max_timestamp)
 
     def appended(self, batch: Batch) -> None:

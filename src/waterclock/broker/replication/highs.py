@@ -14,7 +14,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.store import Store
 
 NAMESPACE, HIGH = "self", "high"
-EVERY_S: Final = 5.0
+HIGHS_EVERY_S: Final = 5.0
 
 
 class KeptHighs:

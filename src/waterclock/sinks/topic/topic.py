@@ -50,15 +50,7 @@ from waterclock.sinks.ledger import (
     record_of_owner,
     records_of,
 )
-from waterclock.sinks.tables import (
-    BATCHES,
-    DEAD_LETTERS,
-    Table,
-    columns_of,
-    refuse,
-    sentences_of,
-    unlike,
-)
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, columns_of, refuse, sentences_of, unlike
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import AROUND, fitting, records, text_of_time
 
@@ -114,7 +106,7 @@ class TopicSink:
         self._meet(admin)
         self._look()
         if self._marks.columns is None:
-            self._begin_anew(is_empty=True)
+            self._fence_others()  # nothing was written yet: another topic under the name is as good
             self._meet(admin)
         if self._marks.columns is None:
             self._write_marks(record_of_columns(wanted))
@@ -335,11 +327,13 @@ class TopicSink:
             marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
         marks.position = max(marks.position, end or 0)
 
-    def _begin_anew(self, is_empty: bool = False) -> None:
-        """Steps 1 and 2. `is_empty`: nothing was written yet."""
+    def _begin_anew(self) -> None:
+        self._refuse_made_anew()
+        self._fence_others()
+
+    def _fence_others(self) -> None:
+        """Steps 1 and 2."""
         self._let_go()
-        if not is_empty:
-            self._refuse_made_anew()
         name = f"waterclock-sink-{self._topic}"
         sending = {**self._settings, **_TRANSACTION, **self._batches_that_fit()}
         producer = TransactionalProducer(sending, name, self._error_of)

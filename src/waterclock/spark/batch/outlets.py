@@ -29,13 +29,7 @@ from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.batches import Shape, writing
 from waterclock.spark.batch.steps import ResultStep
-from waterclock.spark.checkpoint.state_files import (
-    ahead,
-    handing_over,
-    number_in_sink,
-    number_of_handing_over,
-    refuse_handed_over,
-)
+from waterclock.spark.checkpoint.state_files import ahead, give_sink, number_in_sink, refuse_handed_over
 from waterclock.spark.checkpoint.taken_back import take_back
 from waterclock.spark.packing.packs import in_workers
 from waterclock.streaming import frames
@@ -191,28 +185,16 @@ class Outlets:
             outlet.sink.open(outlet.schema)
         for outlet in self._all:
             refuse_handed_over(checkpoint, outlet.sink.last_applied())
-        if (all_hold := self._all_hold(checkpoint)) is not None:
-            take_back(checkpoint, all_hold)
+        take_back(checkpoint, min(self.held(checkpoint)))
         for outlet in self._all:
             _check(outlet, checkpoint)
 
-    def held(self, checkpoint: Checkpoint) -> int:
-        """Spark's number of the last batch that one of them holds; -1 if none holds any of the checkpoint's query."""
-        return max(number for number, _ in self._numbers(checkpoint))
-
-    def _all_hold(self, checkpoint: Checkpoint) -> int | None:
-        """Spark's number of the last batch that all of them hold; None if one holds another query's."""
-        numbers = self._numbers(checkpoint)
-        return min(number for number, _ in numbers) if all(is_own for _, is_own in numbers) else None
-
-    def _numbers(self, checkpoint: Checkpoint) -> list[tuple[int, bool]]:
-        """Of each: Spark's number of the query's last batch, -1 for none, and whether it has no other query's."""
-        found = [outlet.sink.last_applied() for outlet in self._all]
+    def held(self, checkpoint: Checkpoint) -> list[int]:
+        """Of each: Spark's number of the last batch that it holds; -1 for none. -2 for another query's: it lacks more than
+        is taken back."""
         query_id, before = checkpoint.query_id(), ahead(checkpoint)
-        return [
-            (-1, last is None) if last is None or last.query_id != query_id else (last.batch_id - before, True)
-            for last in found
-        ]
+        found = [outlet.sink.last_applied() for outlet in self._all]
+        return [-1 if last is None else last.batch_id - before if last.query_id == query_id else -2 for last in found]
 
     def fence(self, epoch: Epoch | None) -> None:
         """Have each refuse owners of the checkpoint that are older than `epoch`."""
@@ -238,15 +220,12 @@ class Outlets:
             )
         return self.first
 
-    def hand_over(self, old: Checkpoint, new: Checkpoint, size: int) -> None:
-        """Give the only sink from one checkpoint to another, whose state takes `size` bytes."""
+    def hand_over(self, old: Checkpoint, new: Checkpoint) -> None:
+        """Give the only sink from one checkpoint to another."""
         only = self.only()
         assert only.schema is not None, "plan comes first"
-        done, grown = old.last_done(), size - only.sink.totals().get("state_bytes", 0)
-        assert done is not None
         _check(only, old)  # and has all that is done
-        number = number_of_handing_over(old, new, done, only.sink.last_applied())
-        written_once(only.sink, handing_over(new, only.schema, number, grown))
+        give_sink(old, new, only.sink, only.schema)
 
     def describe(self) -> str:
         """Where all of it is, for messages to people."""

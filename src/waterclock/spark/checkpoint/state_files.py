@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, StateMismatch
-from waterclock.sinks import Batch, LastBatch
+from waterclock.sinks import LastBatch, Sink
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.streaming.checkpoint import hand_over, stored, write
+from waterclock.streaming.checkpoint import give_sink as give
+from waterclock.streaming.checkpoint import hand_over, heir_of, stored, write
 from waterclock.streaming.checkpoint import refuse_handed_over as refuse_old
-from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.places.place import is_remote, names_in, remove
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ def is_begun(new: Checkpoint, old: Checkpoint) -> bool:
     return mark.exists() and stored(mark).get("from") == str(old.path)
 
 
-def carried_from(new: Checkpoint, old: Checkpoint, before: int) -> None:
-    """Write into `new` where it comes from; the sink's number of its batch 0 is `before`."""
-    write(new.path / CARRIED, json.dumps({"from": str(old.path), "ahead": before}) + "\n")
+def carried_from(new: Checkpoint, old: Checkpoint, before: int, grown: int) -> None:
+    """Write into `new` where it comes from, and that its state is `grown` bytes larger; the sink's number of its batch 0 is
+    `before`."""
+    write(new.path / CARRIED, json.dumps({"from": str(old.path), "ahead": before, "grown": grown}) + "\n")
 
 
 def carried_over(old: Checkpoint, new: Checkpoint) -> None:
@@ -69,38 +70,35 @@ def carried_over(old: Checkpoint, new: Checkpoint) -> None:
     hand_over(old.path, new.path, new.query_id())
 
 
-def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
-    """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
+def is_carried_over(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether `old` says that `new`, as it is now, is to take its place."""
+    return heir_of(old.path).get("query_id") == new.query_id() is not None
 
-    It is that of the new one's last batch. If the old one had begun a batch more, which the new one runs again, and the
-    sink has that already, it is the number of that one: so nothing of it is written a second time.
+
+def number_of_handing_over(old: Checkpoint, new: Checkpoint, applied: LastBatch | None) -> int:
+    """The sink's number of the batch that hands it over.
+
+    It is that of the new one's last batch. If the old one had begun a batch more than is done, which the new one runs
+    again, and the sink has that already, it is the number of that one: so nothing of it is written a second time.
     """
-    begun, reached = old.last_batch(), new.last_done()
-    both = applied is not None and begun is not None and begun > done and applied.batch_id == ahead(old) + begun
-    return ahead(new) + (reached or 0) + both
+    begun, is_done = old.last_batch(), old.last_batch() == old.last_done()
+    both = applied is not None and begun is not None and not is_done and applied.batch_id == ahead(old) + begun
+    return ahead(new) + (new.last_done() or 0) + both
 
 
-def handing_over(new: Checkpoint, schema: pa.Schema, number: int, grown: int) -> Batch:
-    """A batch, the sink's `number`, which says that the sink belongs to `new`; its state is `grown` bytes larger."""
+def give_sink(old: Checkpoint, new: Checkpoint, sink: Sink, schema: pa.Schema) -> None:
+    """Have the sink, which was that of `old`, belong to `new`."""
     query_id, reached = new.query_id(), new.last_done()
     assert query_id is not None
     assert reached is not None
-    return Batch(
-        query_id=query_id,
-        batch_id=number,
-        offsets=new.offsets(reached),
-        results=schema.empty_table(),
-        dead_letters=DEAD_SCHEMA.empty_table(),
-        counters={"state_bytes": grown},
-        watermark_us=None,
-        seconds=0.0,
-    )
+    number, grown = number_of_handing_over(old, new, sink.last_applied()), stored(new.path / CARRIED)["grown"]
+    give(sink, schema, query_id, number, new.offsets(reached), grown)
 
 
 def refuse_handed_over(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
     """Raise StateMismatch if the sink, whose last batch is `applied`, belongs to the other one of the two.
 
-    Where a handing over was killed behind the sink's commit, its mark goes now.
+    Where `checkpoint` has been given the sink, what says that it is being made goes now.
     """
     query_id = None if applied is None else applied.query_id
     refuse_old(checkpoint.path, query_id)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from waterclock.rules.model import Rules
-from waterclock.sinks import Sink
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescaling.carry import Carry, Report, lay_offsets, settings_of
 from waterclock.spark.rescaling.parts import StateClock, StateSeen, state_seen
@@ -39,8 +38,9 @@ if TYPE_CHECKING:
 class LocalState:
     """A state that was made without Spark, after the sink's batch `batch_id`.
 
-    `clock` is the watermark of each partition in microseconds, or that of the files. Of files `taken` has the paths, and
-    when each was written in milliseconds since 1970; of topics `first` and `place` have the offsets.
+    `counted` are its bytes by the sink's counters. `clock` is the watermark of each partition in microseconds, or that of
+    the files. Of files `taken` has the paths, and when each was written in milliseconds since 1970; of topics `first` and
+    `place` have the offsets.
     """
 
     checkpoint: Checkpoint
@@ -50,6 +50,7 @@ class LocalState:
     shelf: Callable[[int], dict[int, bytes]]
     clock: Mapping[str, int | None]
     place_of_sink: str
+    counted: int
     taken: Mapping[str, int] | None = None
     first: Mapping[str, Any] | None = None
     place: Mapping[str, Any] | None = None
@@ -102,9 +103,9 @@ class Arrival(Carry):
         write(new.path / "waterclock.sink", given.place_of_sink)
         return self._settings, given.batch_id + 1
 
-    def counted(self, before: StateSeen, sink: Sink) -> int:
+    def counted(self, before: StateSeen) -> int:
         """See `Carry`: what a clean end writes, no batch counts."""
-        return sink.totals().get("state_bytes", 0)
+        return self._given.counted
 
     def _entries(self, taken: Mapping[str, int]) -> Iterable[str]:
         """A line of Spark's log for each file."""

@@ -33,7 +33,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -41,15 +41,15 @@ from uuid import uuid4
 from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.sinks import LastBatch, Sink, written_once
+from waterclock.sinks import Sink
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in
 from waterclock.spark.rescaling.parts import StateSeen
-from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, Written, lay_down, look, parts, write_state
+from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, StateQuery, Written, lay_down, look, parts
 from waterclock.streaming.buckets import checked
-from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.layout import BEGIN_ANEW
-from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of
+from waterclock.streaming.checkpoint import refuse_in_each_other, stored, write
+from waterclock.streaming.layout import was_closed
+from waterclock.streaming.owner import LOCK, OWNERS, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.wording import counted
 
@@ -160,51 +160,42 @@ def rescale(
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     beside = old.path.parent / f"{old.path.name}-{buckets}"
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
-    owner = owner_of(new.path)
-    try:
-        return Rescale(spark, old, new, rules, buckets, report).run(sink, schema, owner)
-    finally:
-        owner.let_go()
+    return Rescale(spark, old, new, rules, buckets, report).run(sink, schema)
 
 
 class Carry(ABC):
     """A state's way into the checkpoint `new`, from step 1 to 8. Where it comes from, `old`, its kind knows."""
 
-    processor = PartsProcessor
-
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
-        self._session = session
-        self._old = old
-        self._new = new
-        self._rules = rules
-        self._buckets = buckets
-        self._report = report
+        self._session, self._old, self._new, self._rules = session, old, new, rules
+        self._seen = old  # where it is read, if that is another place
+        self._buckets, self._report, self._owner = buckets, report, owner_of(new.path)
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
+        self._query: StateQuery | None = None
         self._folder = new.path / state_files.PARTS / "rows"
 
-    def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
-        before = self.refuse()  # 1
-        self.make_room(owner)  # 2
-        written = self.copy(before)  # 3, 4
-        self._lay_beside(before)  # 5
-        state_files.carried_over(self._old, self._new)  # 6
-        self._report("hands the sink over")
-        number = self.number(before, sink.last_applied())
-        grown = written.bytes - self.counted(before, sink)
-        written_once(sink, state_files.handing_over(self._new, schema, number, grown))  # 7
-        remove(self._new.path / state_files.PARTS)  # 8
-        remove(self._new.path / state_files.CARRYING)
+    def run(self, sink: Sink, schema: pa.Schema) -> NewState:
+        try:
+            before = self.refuse()  # 1
+            self.make_room()  # 2
+            written = self.copy(before)  # 3, 4
+            self.complete(before, before.batch_id, written.bytes - self.counted(before))  # 5, 6
+            self._report("hands the sink over")
+            state_files.give_sink(self._old, self._new, sink, schema)  # 7
+            state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
+        finally:
+            self.end()
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
-    def make_room(self, owner: Owner | Lease) -> None:
+    def make_room(self) -> None:
         """Step 2."""
         self._refuse_other_things()
         make_folder(self._new.path)
-        owner.take()
+        self._owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         state_files.begin(self._new, self._old)
         for part in [*self._new.path.iterdir()]:
@@ -239,11 +230,7 @@ class Carry(ABC):
         """Lay down offsets, the sources' logs and what else is beside the state. The settings, and the sink's number of the
         new one's batch 0."""
 
-    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
-        """The sink's number of the batch that hands it over."""
-        return state_files.ahead(self._new)  # its batch 0
-
-    def counted(self, before: StateSeen, sink: Sink) -> int:
+    def counted(self, before: StateSeen) -> int:
         """How many bytes of state the sink's counters come to."""
         return before.bytes
 
@@ -252,8 +239,7 @@ class Carry(ABC):
     def _refuse_other_things(self) -> None:
         """UsageError if the new folder is no place for a checkpoint."""
         path = self._new.path
-        if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
-            raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
+        refuse_in_each_other(self._old.path, path)
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
         names = {part.name for part in path.iterdir()} - _MAY_STAND if path.is_dir() else set()
@@ -267,8 +253,9 @@ class Carry(ABC):
     def _write(self, before: StateSeen, laid: Written) -> Written:
         """Step 4."""
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        processor = self.processor(self._rules, before.clock, self.watermark_ms(before))
-        written = self.written_by(processor)
+        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
+        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
+        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
             raise StateMismatch(
@@ -277,21 +264,34 @@ class Carry(ABC):
             )
         return written
 
-    def written_by(self, processor: PartsProcessor) -> Written:
-        """What the query has written."""
-        return write_state(self._session, self._new, self._folder, processor, self._partitions)
+    def look(self) -> object:
+        """What is looked at again and again while the query is at work; an error ends all."""
+        return None
 
-    def _lay_beside(self, before: StateSeen) -> None:
-        """Step 5."""
-        settings, number = self.lay_beside(before)
+    def stop(self) -> None:
+        """The query is at its end."""
+        query, self._query = self._query, None
+        if query is not None:
+            query.stop()
+
+    def end(self) -> None:
+        """Nobody is at work any more."""
+        self.stop()
+        self._owner.let_go()
+
+    def complete(self, before: StateSeen, done: int, grown: int) -> None:
+        """Steps 5 and 6, behind batch `done` of the old one; the state is `grown` bytes larger than the sink knows."""
+        self.stop()
+        settings, number = self.lay_beside(replace(before, batch_id=done))
         reached = self._new.last_done()
         assert reached is not None
-        state_files.carried_from(self._new, self._old, number - reached)
+        state_files.carried_from(self._new, self._old, number - reached, grown)
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
         # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
         # is the store's affair: what it has acknowledged is there.
         self.flush()
+        state_files.carried_over(self._old, self._new)  # 6
 
     def flush(self) -> None:
         """Force all of a folder of this machine onto the disk but the parts, which serve no more after a crash."""
@@ -311,39 +311,28 @@ class Rescale(Carry):
 
     def refuse(self) -> StateSeen:
         """See `Carry`."""
-        self._old.refuse_without_state()
         self.refuse_closed()
-        before = look(self._session, self._old)
-        self.refuse_the_same(before)
-        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
-        return before
-
-    def refuse_closed(self) -> None:
-        """UsageError if nothing would go on."""
-        if self._old.is_source_closed():
-            raise UsageError(
-                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
-                f"would go on. {BEGIN_ANEW}"
-            )
-
-    def refuse_the_same(self, before: StateSeen) -> None:
-        """UsageError if nothing would change."""
+        before = look(self._session, self._seen)
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):
             raise UsageError(
                 f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
             )
+        self.watermark_ms(before)  # of another version of Spark's logs, it says so now
+        return before
+
+    def refuse_closed(self) -> None:
+        """UsageError if there is nothing to carry, or nothing would go on."""
+        self._old.refuse_without_state()
+        if self._old.is_source_closed():
+            raise was_closed(self._old.path)
 
     def parts(self, before: StateSeen) -> Iterable[DataFrame]:
         """See `Carry`."""
-        return [parts(self._session, self._old, before, self._rules, self._buckets)]
+        return [parts(self._session, self._seen, before, self._rules, self._buckets)]
 
     def watermark_ms(self, before: StateSeen) -> int:
         """See `Carry`."""
-        return self.watermark_in(self._old, before)
-
-    def watermark_in(self, old: Checkpoint, before: StateSeen) -> int:
-        """Spark's watermark in the last batch of `before`, as `old` notes it."""
-        return int(settings_of(old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
+        return int(settings_of(self._seen.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
 
     def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
@@ -355,7 +344,3 @@ class Rescale(Carry):
             if (self._old.path / name).exists():
                 write(self._new.path / name, (self._old.path / name).read_text())
         return stored(self._old.path / "waterclock.json"), state_files.ahead(self._old) + begun + 1
-
-    def number(self, before: StateSeen, applied: LastBatch | None) -> int:
-        """See `Carry`."""
-        return state_files.number_of_handing_over(self._old, self._new, before.batch_id, applied)

@@ -13,9 +13,11 @@ make of it is thrown away: it is in the sink. Numbered; a test kills the run, an
      7. the run halts where a batch begins, once its sink has all before it
      8. the last of it goes through the new buckets; offsets, logs and settings are laid beside the state; the old folder
         says which one is to take its place
-     9. the run is given the new folder: it hands the sink over, in one transaction, and goes on with it (succession.py)
+     9. the command lets the new folder go: the run hands the sink over, in one transaction, and goes on with it
+        (succession.py)
 
 Rule 1: until 9 the old checkpoint counts, and the run can go on with it at any moment. The sink decides, as in carry.py.
+        A command that dies behind 8 has let go too.
 Rule 2: the new buckets count as many events, releases and the rest as the old ones did, in each part of 6 and in 8, or
         nothing is handed over.
 Rule 3: a batch counts once it is in the sink and Spark has noted it as done: what was written down behind that is passed
@@ -27,13 +29,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import msgpack
 import pyarrow as pa
@@ -42,34 +43,17 @@ import pyarrow.parquet as pq
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.events import Counters
-from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
-from waterclock.spark.rescaling.carry import Report, Rescale
-from waterclock.spark.rescaling.stored import ROUND, PartsProcessor, Replay, StateQuery, Written, look, parts
-from waterclock.spark.succession import (
-    ALONE,
-    ANSWERED,
-    ASKED,
-    HALT,
-    HALTED,
-    RECORD,
-    RECORDING,
-    SWITCH,
-    SWITCHED,
-    said,
-)
+from waterclock.spark.rescaling.carry import Rescale
+from waterclock.spark.rescaling.stored import ROUND
+from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.owner import Owner, owner_of
+from waterclock.streaming.owner import is_free
 from waterclock.wording import counted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from waterclock.spark.rescaling.parts import StateSeen
 
 LITTLE_S = 2.0  # what goes through the new buckets in this time is left for the halt
 MOST_S = 20.0  # and this much, where it does not become less from one time to the next
@@ -97,88 +81,50 @@ class LiveState:
 
 
 class LiveRescale(Rescale):
-    """The command's side, from step 1 to 9."""
+    """The command's side, from step 1 to 9: the state of the pipeline that runs with the checkpoint `old` goes over into
+    `new`, in `buckets` buckets."""
 
-    processor = Replay
+    _clock: Clock = SystemClock()
+    _rounds = _batches = _events = _bytes = _grown = 0
 
-    def __init__(
-        self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
-    ) -> None:
-        super().__init__(session, old, new, rules, buckets, report)
-        self._clock: Clock = SystemClock()
-        self._id = uuid4().hex
-        self._aside = Checkpoint(new.local / state_files.PARTS / "aside")
-        self._records = new.local / state_files.PARTS / "records"
-        self._rounds = self._batches = self._events = self._bytes = 0
-        self._query: StateQuery | None = None
+    @property
+    def _records(self) -> Path:
+        return self._new.local / state_files.PARTS / "records"
 
     def move(self) -> LiveState:
         """UsageError, StateMismatch or another error of ours if it cannot be done: the run goes on as it was."""
         self._refuse_what_cannot_move()  # 1
-        owner = owner_of(self._new.local)
-        assert isinstance(owner, Owner)
         try:
-            self.make_room(owner)  # 2
+            self.make_room()  # 2
             self._records.mkdir(parents=True)
             self._ask(RECORD)  # 3
             done = self._answer(RECORDING)["first"] - 1
-            self._set_aside(done)  # 4
+            self._seen = self._set_aside(done)  # 4
             before = self.refuse()
-            self._bytes = self.copy(before).bytes  # 5
+            self._bytes = self.copy(before).bytes  # 5; the query takes each part of 6 and 8 as a batch more
+            self._grown = self._bytes - before.bytes
             self.flush()
             done = self._catch_up(done)  # 6
             self._ask(HALT)  # 7
             halted = self._answer(HALTED)["done"]
-            assert halted >= done, "rule 3"
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
-            self._stop()
-            self._lay_beside(replace(before, batch_id=halted))
-            state_files.carried_over(self._old, self._new)
-            self._ask(SWITCH, bytes=self._bytes)  # 9
-            owner.let_go()  # the run has it from now on
+            self.complete(before, halted, self._grown)
+            self.end()  # 9
             self._answer(SWITCHED)
         finally:
-            self._stop()
-            owner.let_go()
+            self.end()
             (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
         return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
 
-    def written_by(self, processor: PartsProcessor) -> Written:
-        """See `Carry`: the query goes on behind that, and takes each part of 6 and 8 as a batch more."""
-        where = (self._session, self._new, self._folder, processor, self._partitions)
-        self._query = StateQuery(*where, processingTime="50 milliseconds")
-        return Written(*map(sum, zip(*self._query.batch(0, self._refuse_ended), strict=True)))
-
-    def _stop(self) -> None:
-        query, self._query = self._query, None
-        if query is not None:
-            query.stop()
-
-    # where the state before a batch comes from ---------------------------------------------------------------------
-
-    def refuse(self) -> StateSeen:
-        """See `Carry`."""
-        before = look(self._session, self._aside)
-        self.refuse_the_same(before)
-        return before
-
-    def parts(self, before: StateSeen) -> Iterable[DataFrame]:
-        """See `Carry`."""
-        return [parts(self._session, self._aside, before, self._rules, self._buckets)]
-
-    def watermark_ms(self, before: StateSeen) -> int:
-        """See `Carry`."""
-        return self.watermark_in(self._aside, before)
-
-    def _set_aside(self, done: int) -> None:
+    def _set_aside(self, done: int) -> Checkpoint:
         """Links to what Spark keeps of the state after batch `done`, whose files are never written twice."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while (self._old.last_done() or 0) < done and self._clock.monotonic_s() < until:
             self._clock.sleep_s(_LOOK_EVERY_S)  # Spark notes it a moment behind the sink
-        old, aside = self._old.local, self._aside.local
+        old, aside = self._old.local, self._records.with_name("aside")
         aside.mkdir()
         for name in ("metadata", "waterclock.json"):
             shutil.copy2(old / name, aside / name)
@@ -186,6 +132,7 @@ class LiveRescale(Rescale):
             (aside / name).mkdir()
             shutil.copy2(old / name / str(done), aside / name / str(done))
         shutil.copytree(old / "state", aside / "state", copy_function=_linked, ignore=shutil.ignore_patterns(".*"))
+        return Checkpoint(aside)
 
     # what the run did meanwhile --------------------------------------------------------------------------------------
 
@@ -222,7 +169,7 @@ class LiveRescale(Rescale):
         self._rounds += 1
         self._lay_down_round(done, batches)
         assert self._query is not None, "5 comes first"
-        found = self._query.batch(self._rounds, self._refuse_ended)
+        found = self._query.batch(self._rounds, self.look)
         ours = frames.sum_counters(each[0] for each in found)
         theirs = frames.sum_counters(batch.counters for batch in batches)
         for name in (name for name in _COUNTED if ours.get(name, 0) != theirs.get(name, 0)):
@@ -230,7 +177,9 @@ class LiveRescale(Rescale):
                 f"of batches {done + 1} to {last} the old buckets counted {theirs.get(name, 0)} {name}, the new ones "
                 f"{ours.get(name, 0)}: nothing was handed over, and the run goes on as it was. Please report this"
             )
-        self._bytes += sum(each[1] for each in found)
+        grown = sum(each[1] for each in found)
+        self._bytes += grown
+        self._grown += grown - theirs.get("state_bytes", 0)
         self._batches += len(batches)
         self._events += ours.get("events", 0)
         for number in range(done + 1, last + 1):
@@ -282,36 +231,28 @@ class LiveRescale(Rescale):
     # the run -----------------------------------------------------------------------------------------------------------
 
     def _refuse_what_cannot_move(self) -> None:
-        old, made = self._old, stored(self._old.local / "waterclock.json") if self._old.buckets() else {}
-        old.refuse_without_state()
+        old = self._old
         self.refuse_closed()
-        if made.get("rules") != repr(self._rules):
+        if stored(old.local / "waterclock.json").get("rules") != repr(self._rules):
             raise UsageError(
                 f"the rules in the file are others than those of the checkpoint {old.path}: undo the change, and give the "
                 "command again"
             )
-        owner = owner_of(old.path)
-        try:
-            owner.take()
-        except UsageError:
-            return
-        owner.let_go()
-        raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
+        if is_free(old.path):
+            raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
 
-    def _ask(self, step: str, **more: Any) -> None:
-        asked = {"id": self._id, "step": step, "to": str(self._new.path), "records": str(self._records), **more}
+    def _ask(self, step: str) -> None:
+        asked = {"id": self._query_id, "step": step, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
         """Wait until the run answers that it did a step."""
         until = self._clock.monotonic_s() + PATIENCE_S
         while step != RECORDING or self._clock.monotonic_s() < until:
+            self.look()
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found
-            if not (self._old.local / ASKED).exists():
-                raise self._ended()
-            self._refuse_ended()
             self._clock.sleep_s(_LOOK_EVERY_S)
         raise UsageError(
             f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as it was: "
@@ -321,33 +262,20 @@ class LiveRescale(Rescale):
     def _refuse_alone(self) -> dict[str, Any]:
         """What the run answered last; UsageError if it is that it goes on alone."""
         found = said(self._old.local / ANSWERED)
-        if found.get("id") != self._id:
+        if found.get("id") != self._query_id:
             return {}
         if found["step"] == ALONE:
             raise UsageError(f"the run goes on with the checkpoint {self._old.path}: {found['why']}")
         return found
 
-    def _refuse_ended(self) -> None:
-        """WaterclockError if no run has the old checkpoint, and not because it has the new one."""
-        owner = owner_of(self._old.path)
-        with suppress(UsageError):
-            owner.take()
-            owner.let_go()
-            if self._refuse_alone().get("step") != SWITCHED:
-                raise self._ended()
-
-    def _ended(self) -> WaterclockError:
-        return WaterclockError(
-            f"the run of the checkpoint {self._old.path} ended, or began anew: start it again. Where it is told that its "
-            "state was carried over, name the new checkpoint; else give the command again"
-        )
-
-
-def rescale_live(
-    session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
-) -> LiveState:
-    """Carry the state of the pipeline that runs with the checkpoint `old` over into `new`, in `buckets` buckets."""
-    return LiveRescale(session, old, new, rules, buckets, report).move()
+    def look(self) -> None:
+        """See `Carry`. WaterclockError if the run is gone, or forgot what was asked, and not as it has the new one."""
+        is_forgotten = not (self._old.local / ASKED).exists() or is_free(self._old.path)
+        if is_forgotten and self._refuse_alone().get("step") != SWITCHED:  # it answers, then it forgets
+            raise WaterclockError(
+                f"the run of the checkpoint {self._old.path} ended, or began anew: start it again. Where it is told that "
+                "its state was carried over, name the new checkpoint; else give the command again"
+            )
 
 
 def _linked(file: str, to: str) -> None:
@@ -355,7 +283,5 @@ def _linked(file: str, to: str) -> None:
     with suppress(FileNotFoundError):
         try:
             os.link(file, to)
-        except FileNotFoundError:
-            raise
         except OSError:  # another disk
             shutil.copy2(file, to)

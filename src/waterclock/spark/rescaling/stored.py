@@ -168,7 +168,8 @@ class Written:
 
 
 class PartsProcessor(RulesProcessor):
-    """Puts each bucket together of its parts; its frames say what it wrote."""
+    """Puts each bucket together of its parts; its frames say what it wrote. Behind the parts it goes through batches that
+    went through other buckets; the frames of these say what it counted, and by how much the bucket grew."""
 
     def __init__(self, rules: Rules, clock: StateClock, watermark_ms: int) -> None:
         super().__init__(rules)
@@ -176,36 +177,30 @@ class PartsProcessor(RulesProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         taken = sorted((row.origin, bytes(row.frame)) for row in rows)
+        if taken[0][0].startswith(ROUND):
+            ((_, batches),) = taken
+            yield _Frame(msgpack.packb(self._go_through(msgpack.unpackb(batches))))
+            return
         parts = [part_of(frame) for _, frame in taken]
         bucket = JoinedBucket(self._rules, self._clock, parts, self._blobs)
         self._keep(bucket, self._watermark_ms)
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
-
-class Replay(PartsProcessor):
-    """Behind the parts, it goes through batches that went through other buckets; the frames of these say what it counted,
-    and by how much the bucket grew."""
-
-    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
-        taken = list(rows)
-        if not taken[0].origin.startswith(ROUND):
-            yield from super().handleInputRows(key, taken, timerValues)
-            return
-        stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
-        alarm, engine, held = stored
-        bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
-        watermark_ms, all_counters = 0, []
-        for row in taken:
-            for watermark_ms, given in msgpack.unpackb(bytes(row.frame)):
-                us, tables = watermark_ms * 1000 if watermark_ms else NO_WATERMARK, [*map(frames.from_bytes, given)]
-                clocks = [table for table in tables if frames.kind_of(table) == "clock"]
-                events = [table for table in tables if frames.kind_of(table) != "clock"]
-                due_us = bucket.next_due_us()
-                if tables or (due_us is not None and due_us <= us):
-                    results = bucket.step(events, us, clocks)
-                    all_counters.append({**frames.counters_of(results), "results": results.num_rows})
+    def _go_through(self, batches: list[tuple[int, list[bytes]]]) -> tuple[dict[str, int], int]:
+        """The counters' changes, and by how much the bucket grew. Of each batch: Spark's watermark, and frames."""
+        alarm, engine, held = self._state.get()
+        bucket = Bucket(self._rules, StoredBucket(engine, held), self._blobs)
+        counters, watermark_ms = dict[str, int](), 0
+        for watermark_ms, given in batches:
+            us, tables = watermark_ms * 1000 if watermark_ms else NO_WATERMARK, [*map(frames.from_bytes, given)]
+            clocks = [table for table in tables if frames.kind_of(table) == "clock"]
+            events = [table for table in tables if frames.kind_of(table) != "clock"]
+            due_us = bucket.next_due_us()
+            if tables or (due_us is not None and due_us <= us):
+                results = bucket.step(events, us, clocks)
+                counters = frames.sum_counters([counters, frames.counters_of(results), {"results": results.num_rows}])
         self._keep(bucket, watermark_ms, alarm)
-        yield _Frame(msgpack.packb([frames.sum_counters(all_counters), bucket.grown]))
+        return counters, bucket.grown
 
 
 def lay_down(session: SparkSession, parts: Iterable[DataFrame], folder: Place, count: int) -> Written:
@@ -223,15 +218,8 @@ class StateQuery:
     """The query over parts in a folder, with the checkpoint `new`; its state lies in so many `partitions`."""
 
     def __init__(
-        self,
-        session: SparkSession,
-        new: Checkpoint,
-        folder: Place,
-        processor: PartsProcessor,
-        partitions: int,
-        **trigger: Any,
+        self, session: SparkSession, new: Checkpoint, folder: Place, processor: PartsProcessor, partitions: int
     ) -> None:
-        """`trigger` as Spark takes it: availableNow, or how often it looks for more parts."""
         self._new, self._found = new, dict[int, list[Any]]()
         before = session.conf.get(PARTITIONS)
         session.conf.set(PARTITIONS, str(partitions))
@@ -240,20 +228,11 @@ class StateQuery:
             packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
             worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
             writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(self._take)
-            self._query = writer.trigger(**trigger).start()
+            self._query = writer.trigger(processingTime="50 milliseconds").start()
         finally:
             session.conf.set(PARTITIONS, str(before))
 
-    def end(self) -> list[Any]:
-        """Wait for the end, and give what there is of the only batch."""
-        self._query.awaitTermination()
-        if len(self._found) != 1 or self._new.last_done() != 0:
-            raise StateMismatch(
-                f"the state was not written in one batch but in {len(self._found)}: nothing was handed over"
-            )
-        return self._found[0]
-
-    def batch(self, number: int, look: Callable[[], object] = lambda: None) -> list[Any]:
+    def batch(self, number: int, look: Callable[[], object]) -> list[Any]:
         """Wait until batch `number` is done, and `look` meanwhile; what the frames of all buckets say."""
         while self._new.last_done() != number:
             self._query.awaitTermination(_LOOK_EVERY_S)
@@ -265,14 +244,6 @@ class StateQuery:
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         self._found[batch_id] = [msgpack.unpackb(row.frame) for row in batch.collect()]
-
-
-def write_state(
-    session: SparkSession, new: Checkpoint, folder: Place, processor: PartsProcessor, partitions: int
-) -> Written:
-    """Run the query over the parts in `folder` to its end, which is one batch."""
-    query = StateQuery(session, new, folder, processor, partitions, availableNow=True)
-    return Written(*map(sum, zip(*query.end(), strict=True)))
 
 
 def _sum(parts: list[StatePart], name: str) -> int:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from waterclock.rules.events import Key
 from waterclock.rules.model import Rules
+from waterclock.rules.ordering import awaited
 from waterclock.streaming.state.states import States
 
 SHOWN: Final = 5
@@ -55,18 +56,8 @@ def fullest(known: Sequence[HeldKey], awake: States, rules: Rules) -> list[HeldK
 
 
 def _awaited(packed: bytes, rules: Rules) -> tuple[int | None, int | None]:
-    """(the missing number, until) from the begin of a key's state; what it holds may be long, and is not unpacked.
-
-    The order's part comes first (rules/ordering.py, `state_of`): by time [latest, [[time, ...], ...]], the earliest event
-    first; by sequence [next number, [alarm, ...], ...].
-    """
+    """(the missing number, until) from the begin of a key's state; what it holds may be long, and is not unpacked."""
     reader = msgpack.Unpacker()
     reader.feed(packed)
-    for _ in ("the key's state", "its order's"):
-        reader.read_array_header()
-    begin = reader.unpack()
-    reader.read_array_header()
-    if rules.ordering is None or rules.sequence is None:
-        return None, reader.unpack()[0]
-    alarm = reader.unpack()
-    return begin or 1, None if rules.ordering.on_gap == "hold" else alarm
+    reader.read_array_header()  # the order's part comes first (rules/engine.py, `state_of`)
+    return awaited(reader, None if rules.sequence is None else rules.ordering)
