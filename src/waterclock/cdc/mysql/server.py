@@ -74,6 +74,12 @@ class MySqlServer:
     names_columns: bool
     lowers_names: bool
 
+    @property
+    def asks_place(self) -> str:
+        """The statement that tells the binlog's end: MySQL gave it another name in 8.2, and took the old one away."""
+        is_new = not self.maria and tuple(map(int, re.findall(r"\d+", self.version)[:2])) >= (8, 2)
+        return f"show {'binary log' if is_new else 'master'} status"
+
 
 def inspected(cursor: Any, partial: bool = False) -> MySqlServer:
     """The server behind a cursor; UsageError with everything that has to be set differently. `partial`: rows may come in
