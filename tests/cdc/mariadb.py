@@ -117,6 +117,10 @@ class MariaServer:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def numbers(self, first: int, last: int) -> str:
+        """A table of them, in its column seq."""
+        return f"seq_{first}_to_{last}"
+
     def place(self) -> str:
         return str(self.run(f"select @@global.{self.executed}")[0][0]).replace("\n", "")
 

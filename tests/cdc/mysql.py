@@ -42,6 +42,7 @@ _RUNNING = [
     "--sync-binlog=0",
     "--cte-max-recursion-depth=1000000",
     "--max-allowed-packet=64M",
+    "--plugin-load-add=semisync_source.so",
 ]
 _ANYWHERE = "create user root@'%' identified by ''; grant all on *.* to root@'%' with grant option;"
 
@@ -54,6 +55,10 @@ class MySqlOfSid(MariaServer):
     def install(self) -> None:
         self._temporary.mkdir()
         shutil.copytree(HOME / "data", self.folder, dirs_exist_ok=True)
+
+    def numbers(self, first: int, last: int) -> str:
+        rows = f"select {first} union all select seq + 1 from n where seq < {last}"
+        return f"(with recursive n(seq) as ({rows}) select seq from n) numbers"
 
     def command(self) -> list[str]:
         return [*_mysqld(HOME), *_OPTIONS, *_RUNNING]

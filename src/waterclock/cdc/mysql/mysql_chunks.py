@@ -46,7 +46,7 @@ class MySqlChunks(BinlogChunks):
         if record.type == TRUNCATE:
             chunk.rows.clear()
         gone = chunk.rows.pop(record.as_key(), None)
-        if chunk.whole is not None or (gone is not None and self._login.partial and record.type == "update"):
+        if chunk.whole is not None or (record.type == "update" and gone and not set(gone) <= set(record.data)):
             chunk.high, chunk.is_exact = _AT_ONCE, True
 
     def _is_in_doubt(self, gtid: str) -> bool:
