@@ -135,19 +135,25 @@ def test_no_row_is_from_the_future(
         return found
 
     monkeypatch.setattr(chunks, "read", first)
-    monkeypatch.setattr(chunks, "is_between", lambda self: True)  # at the very first mark
-    reader = source._source
-    quiet = reader.items
-
-    def begins_with_silence() -> Iterator[Any]:
-        yield SourceMark.QUIET
-        yield from quiet()
-
-    monkeypatch.setattr(reader, "items", begins_with_silence)
+    begins_with_silence(source, monkeypatch)
     with closing(source):
         found = whole(source, 2)
     right = [("update", 2), ("bootstrap-insert", 2)]
     assert found == (right[::-1] if wrong else right)
+
+
+def begins_with_silence(source: SnapshotSource, patches: pytest.MonkeyPatch) -> None:
+    """A chunk is read before the log has said anything."""
+    reader = source._source
+    said = reader.items
+
+    def items() -> Iterator[Any]:
+        with pytest.MonkeyPatch.context() as first:
+            first.setattr(reader, "is_between", lambda: True)
+            yield SourceMark.QUIET
+        yield from said()
+
+    patches.setattr(reader, "items", items)
 
 
 def hold(request: pytest.FixtureRequest, kind: str, on: bool) -> None:
@@ -241,7 +247,7 @@ KEYED = "id int primary key, v int"
 IN_DOUBT = {
     "a row": (KEYED, ["update t set v = 2 where id = 1"]),
     "a truncated table": (KEYED, ["truncate table t"]),
-    "a row without a key": ("id int, v int", ["insert into t values (3, 1)"]),
+    "a row without a key": ("id int, v int", ["insert into t values (4, 1)"]),
     "a row in part": (
         f"{KEYED}, w int default 7",
         ["set binlog_row_image = minimal", "update t set v = 2 where id = 1"],
@@ -250,27 +256,43 @@ IN_DOUBT = {
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("is_shown", [True, False], ids=["the view shows it", "the view lacks it"])
+@pytest.mark.parametrize("when", ["before the view", "behind the view", "while the chunk waits"])
 @pytest.mark.parametrize("what", IN_DOUBT)
 def test_what_a_view_of_mysql_may_show_or_not_ends_as_the_source_has_it(
-    what: str, is_shown: bool, of_mysql: MariaSource, monkeypatch: pytest.MonkeyPatch
+    what: str, when: str, of_mysql: MariaSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is committed between the question for gtid_executed and the one for the binlog's end."""
+    """It is committed behind the question for gtid_executed, before or behind the one for the binlog's end."""
     table, statements = IN_DOUBT[what]
-    made, runs, meanwhile = filled(of_mysql, MySqlChunks, table), MySqlChunks._run, [statements]
+    made, runs, read, stands = (
+        filled(of_mysql, MySqlChunks, table),
+        MySqlChunks._run,
+        MySqlChunks.read,
+        MySqlChunks.standing,
+    )
+    rows, types, meanwhile = list[dict[str, Any]](), list[str](), [statements]
+    of_mysql.run("insert into t (id, v) values (3, 3)")  # what the view shows for certain
+
+    def beside(now: str) -> None:
+        if now == when and meanwhile:
+            of_mysql.run(*meanwhile.pop())
 
     def run_beside(self: MySqlChunks, asked: str) -> list[Any]:
-        beside = meanwhile.pop() if asked == VIEW and meanwhile else []
-        if beside and is_shown:
-            of_mysql.run(*beside)
+        beside("before the view" if asked == VIEW else "")
         found = runs(self, asked)
-        if beside and not is_shown:
-            of_mysql.run(*beside)
+        beside("behind the view" if asked == VIEW else "")
+        return found
+
+    def read_beside(self: MySqlChunks, *given: Any) -> list[Chunk]:
+        found = read(self, *given)
+        beside("while the chunk waits")
         return found
 
     monkeypatch.setattr(MySqlChunks, "_run", run_beside)
-    rows, types = list[dict[str, Any]](), list[str]()
+    monkeypatch.setattr(MySqlChunks, "read", read_beside)
+    if when == "while the chunk waits":  # longer than it must
+        monkeypatch.setattr(MySqlChunks, "standing", lambda self: stands(self) if len(types) > 1 else (0, 0))
     with closing(made()) as source:
+        begins_with_silence(source, monkeypatch)
         for item in source.items():
             for change in item.messages() if isinstance(item, OlderPart) else [item]:
                 if isinstance(change, MaxwellMessage):
@@ -279,7 +301,7 @@ def test_what_a_view_of_mysql_may_show_or_not_ends_as_the_source_has_it(
             if source.reached(WholePlace()) and source.reached(of_mysql.server.place()):
                 break
     assert not meanwhile
-    assert statements[-1].startswith(types[0])  # the log's word before the chunk's: nothing is from the future
+    assert statements[-1].startswith(types[1])  # the log's word before the chunk's: nothing is from the future
     assert sorted(tuple(row.values()) for row in rows) == sorted(of_mysql.run("select * from t"))
 
 
