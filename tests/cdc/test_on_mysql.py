@@ -1,24 +1,35 @@
-"""What is older than the binlog of a MySQL server, by the command."""
+"""A MySQL server, by the command: what is older than its binlog, and how it lets somebody in."""
 
 from __future__ import annotations
 
 import json
+import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cdc.mariadb import MariaSource
+from tests.cdc.mysql import running_server
 from tests.cdc.test_renamed import folded, shown
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.agreement import INITIAL, Terms
+from waterclock.cdc.mysql.mysql_chunks import MySqlChunks
+from waterclock.clock import SystemClock
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mysql
 
 
 @pytest.fixture
-def command(of_mysql: MariaSource, broker: Broker) -> list[str]:
-    where = [f"mysql://root@127.0.0.1:{of_mysql.server.port}/{of_mysql.name}", "--to"]
+def command(of_mysql: MariaSource, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """By the user whom docs/cdc.md sets up."""
+    rights = "grant replication slave, replication client, select on *.* to reader"
+    of_mysql.run("create user if not exists reader identified by 'secret'", rights)
+    monkeypatch.setenv("MYSQL_PWD", "secret")
+    where = [f"mysql://reader@127.0.0.1:{of_mysql.server.port}/{of_mysql.name}", "--to"]
     return ["cdc", *where, f"kafka://{broker.bootstrap}/{of_mysql.name}", "--order", "global", "--once"]
 
 
@@ -94,3 +105,32 @@ def test_a_table_with_another_name_comes_whole(
     assert cli.main(command) == 0
     name = "aside" if "aside" in swap else "t"
     assert folded(broker, of_mysql.name)[name] == shown(of_mysql.server, of_mysql.name, name)
+
+
+def test_a_table_is_told_as_large_as_it_is_now(of_mysql: MariaSource) -> None:
+    of_mysql.run("create table t (id int primary key)", "insert into t values (1)")
+    with closing(of_mysql.reader(terms=Terms(snapshot=INITIAL))) as reader:
+        chunks, name = MySqlChunks(reader, of_mysql.server.login(), SystemClock()), f"{of_mysql.name}.t"
+        assert chunks.look([name]).get(name, 0) <= 1
+        of_mysql.run(f"insert into t select seq from {of_mysql.server.numbers(2, 5000)}")
+        end = time.monotonic() + 30  # the server counts from time to time
+        while chunks.look([name]).get(name, 0) < 4000:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def test_a_server_without_tls_is_told_with_what_lets_a_password_go_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broker: Broker
+) -> None:
+    monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+    monkeypatch.setenv("MYSQL_PWD", "secret")
+    with running_server(tmp_path / "m", "--tls-version=") as server:
+        server.run("create database shop", "create table shop.t (id int primary key)")
+        server.run("create user reader identified by 'secret'", "grant all on *.* to reader")
+        where = ["--to", f"kafka://{broker.bootstrap}/without-tls", "--once"]
+        command = ["cdc", f"mysql://reader@127.0.0.1:{server.port}/shop", *where]
+        assert cli.main(command) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        assert "The server offers no TLS, and no password goes there in clear text: 'cryptography' package is" in told
+        server.run("set global tls_version = 'TLSv1.3'", "alter instance reload tls")
+        assert cli.main(command) == 0
