@@ -170,7 +170,8 @@ class SnapshotSource:
 
     def renew(self, renewed: TablesRenewed) -> None:
         """See `renew`."""
-        log.warning("Renamed: %s. All of it comes again, and rows that are gone go.", ", ".join(renewed.tables))
+        names = ", ".join(renewed.tables)
+        log.warning("%s: %s. All of it comes again, and rows that are gone go.", renewed.why, names)
         self._rest.update(dict.fromkeys(renewed.tables, OlderRest(since=renewed.since)))
 
     def ask(self, patterns: Sequence[str]) -> SnapshotAnswer | None:
