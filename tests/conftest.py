@@ -93,6 +93,16 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
+    """One server for all tests of a run."""
+    pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
+    from tests.cdc.mysql import running_server
+
+    with running_server(tmp_path_factory.mktemp("mysql")) as server:
+        yield server
+
+
 _POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 DATABASES = ["sqlite", _POSTGRES, "duckdb"]  # that take changes of tables
 SQL = ["sqlite", _POSTGRES, pytest.param("mysql", marks=pytest.mark.mariadb), "duckdb"]

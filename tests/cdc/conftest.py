@@ -73,16 +73,26 @@ def command(slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPat
     return ["cdc", f"postgres://postgres@localhost/{slot.name}", *to, "--order", "global", "--once"]
 
 
+def _own(server: MariaServer) -> Iterator[str]:
+    """Of the test's own, and a binlog that begins with it: who reads from the start meets no other test's statements."""
+    server.run("flush binary logs")
+    newest = server.run("show binary logs")[-1][0]
+    server.run(f"purge binary logs to '{newest}'")
+    name = f"shop{next(_numbers)}"
+    server.run(f"create database {name}")
+    yield name
+    server.run(f"drop database {name}")
+
+
 @pytest.fixture
 def database(mariadb: MariaServer) -> Iterator[str]:
-    """Of the test's own, and a binlog that begins with it: who reads from the start meets no other test's statements."""
-    mariadb.run("flush binary logs")
-    newest = mariadb.run("show binary logs")[-1][0]
-    mariadb.run(f"purge binary logs to '{newest}'")
-    name = f"shop{next(_numbers)}"
-    mariadb.run(f"create database {name}")
-    yield name
-    mariadb.run(f"drop database {name}")
+    yield from _own(mariadb)
+
+
+@pytest.fixture
+def of_mysql(mysql: MariaServer) -> Iterator[MariaSource]:
+    for name in _own(mysql):
+        yield MariaSource(mysql, name)
 
 
 @pytest.fixture

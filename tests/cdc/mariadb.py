@@ -44,7 +44,9 @@ _OPTIONS = [
 
 
 class MariaServer:
-    """`options` are the server's own, and win over the ones above."""
+    """`options` are the server's own, and win over the ones above. `executed`: the variable that says what it committed."""
+
+    executed = "gtid_binlog_pos"
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self._options = folder, options
@@ -66,8 +68,12 @@ class MariaServer:
         command = [INSTALL, "--no-defaults", *place, *who]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
-    def start(self) -> None:
+    def command(self) -> list[str]:
+        """What starts it, but for where it lies and the options of its own."""
         assert SERVER is not None
+        return [SERVER, "--no-defaults", "--user=root", *_OPTIONS]
+
+    def start(self) -> None:
         place = [
             f"--datadir={self.folder}",
             f"--tmpdir={self._temporary}",
@@ -76,8 +82,7 @@ class MariaServer:
             f"--pid-file={self.folder}/pid",
         ]
         log = (self.folder / "log").open("ab")
-        command = [SERVER, "--no-defaults", "--user=root", *place, *_OPTIONS, *self._options]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._process = subprocess.Popen([*self.command(), *place, *self._options], stdout=log, stderr=log)
         log.close()
         end = time.monotonic() + 60
         while True:
@@ -112,8 +117,12 @@ class MariaServer:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def numbers(self, first: int, last: int) -> str:
+        """A table of them, in its column seq."""
+        return f"seq_{first}_to_{last}"
+
     def place(self) -> str:
-        return str(self.run("select @@global.gtid_binlog_pos")[0][0])
+        return str(self.run(f"select @@global.{self.executed}")[0][0]).replace("\n", "")
 
     def login(self, server_id: int = 4711) -> MySqlLogin:
         return MySqlLogin("127.0.0.1", self.port, "root", "", server_id)

@@ -28,22 +28,34 @@ KEYS = {"a": ("id",), "b": ("y", "x"), "c": ("id",)}
 
 @dataclass
 class FullDatabase:
-    """`connected` gives a connection to it; `maria`: whether it is MariaDB's."""
+    """`connected` gives a connection to it; `kind` is mariadb, mysql or postgres."""
 
     connected: Callable[[], Any]
-    maria: bool
+    kind: str
     rows: int
 
+    @property
+    def maria(self) -> bool:
+        """Whether it speaks MariaDB's SQL, as MySQL does."""
+        return self.kind != "postgres"
+
+    def series(self, count: int) -> str:
+        """The numbers from 1 on, as the column g of a table."""
+        if self.kind == "mysql":
+            return (
+                f"(with recursive r(g) as (select 1 union all select g + 1 from r where g < {count}) select g from r) s"
+            )
+        return f"(select seq g from seq_1_to_{count}) s" if self.maria else f"generate_series(1, {count}) g"
+
     def fill(self) -> None:
-        series = "(select seq g from seq_1_to_{0}) s" if self.maria else "generate_series(1, {0}) g"
         text = "longtext" if self.maria else "text"
         self.run(
             "create table a (id int primary key, v int, s varchar(60))",
             "create table b (x varchar(20), y int, v decimal(12,2), primary key (y, x))",
             f"create table c (id bigint primary key, big {text}, v int)",
-            f"insert into a select g, g, concat('note é ', g) from {series.format(self.rows)}",
-            f"insert into b select concat('k', g % 7), g, g * 1.01 from {series.format(self.rows // 2)}",
-            f"insert into c select g, repeat('x', 3000), g from {series.format(self.rows // 20)}",
+            f"insert into a select g, g, concat('note é ', g) from {self.series(self.rows)}",
+            f"insert into b select concat('k', g % 7), g, g * 1.01 from {self.series(self.rows // 2)}",
+            f"insert into c select g, repeat('x', 3000), g from {self.series(self.rows // 20)}",
         )
         if not self.maria:
             self.run("alter table c alter big set storage external")
@@ -85,10 +97,8 @@ class FullDatabase:
             ])  # fmt: skip
         if draw.random() < 0.005:
             first = 10**8 + draw.randrange(10**9)
-            series = "select {0} + seq, 1, 'big' from seq_1_to_2000" if self.maria else (
-                "select {0} + g, 1, 'big' from generate_series(1, 2000) g"
-            )  # fmt: skip
-            yield f"insert into a {series.format(first)} {keep if not self.maria else ''}"
+            many = f"select {first} + g, 1, 'big' from {self.series(2000)}"
+            yield f"insert into a {many} {keep if not self.maria else ''}"
         yield "rollback" if draw.random() < 0.1 else "commit"
 
 

@@ -13,6 +13,7 @@ from waterclock.cdc import snapshot
 from waterclock.cdc.agreement import INITIAL, Terms
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.mysql.mysql_chunks import MySqlChunks
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.server import MySqlLogin, answer, inspected
 from waterclock.cdc.position import Position
@@ -34,7 +35,8 @@ def capture_of(
     """The capture, and what says where its source ends now, with what is older."""
     clock = SystemClock()
     begin: Callable[[], Position]
-    if kind == "mariadb":
+    if kind != "postgres":
+        of_kind = BinlogChunks if kind == "mariadb" else MySqlChunks
         login, wanted = MySqlLogin("127.0.0.1", int(server), "root", "", 4713), TableFilter([pattern])
 
         def place() -> str:
@@ -42,7 +44,7 @@ def capture_of(
 
         def source(position: Position) -> Source:
             reader = BinlogReader(login, position, wanted, terms=TERMS)
-            return beside(reader, lambda: BinlogChunks(reader, login, clock), clock)
+            return beside(reader, lambda: of_kind(reader, login, clock), clock)
 
         begin = lambda: Position(place())  # noqa: E731
     else:

@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import Producer
 
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
 from tests.kafka.reader import committed
 from tests.sinks.stores import MirroringStore, SQLiteStore
@@ -42,18 +42,19 @@ class Shop:
     def __init__(self, kind: str, request: pytest.FixtureRequest) -> None:
         self.kind = kind
         self.run: Callable[..., Any]
-        if kind == "mariadb":
-            server: MariaServer = request.getfixturevalue("mariadb")
-            self.topic = self.schema = str(request.getfixturevalue("database"))
-            self.server, self.run = str(server.port), partial(server.run, database=self.schema)
+        self._numbers: Callable[[int, int], str]
+        if kind != "postgres":
+            source: MariaSource = request.getfixturevalue("source" if kind == "mariadb" else "of_mysql")
+            self.topic = self.schema = source.name
+            self.server, self.run, self._numbers = str(source.server.port), source.run, source.server.numbers
         else:
+            self._numbers = "generate_series({}, {}) seq".format
             slot: ReplicationSlot = request.getfixturevalue("slot")
             self.topic, self.schema, self.server = slot.name, "public", slot.conninfo
             self.run = partial(run, slot.conninfo)
 
     def rows(self, first: int, last: int) -> str:
-        series = f"seq_{first}_to_{last}" if self.kind == "mariadb" else f"generate_series({first}, {last}) seq"
-        return f"insert into item select seq, 'old' from {series}"
+        return f"insert into item select seq, 'old' from {self._numbers(first, last)}"
 
     @contextmanager
     def captured(self, broker: Broker, *die: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -93,7 +94,7 @@ def ask(broker: Broker, shop: Shop, *more: str) -> int:
     return cli.main(["cdc", "snapshot", shop.topic, "--to", f"kafka://{broker.bootstrap}", "--json", *more])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, pytest.param("mysql", marks=pytest.mark.mysql)])
 def test_tables_of_a_running_capture_come_again_and_rows_that_are_gone_go(
     shop: Shop, broker: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -21,8 +21,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.cdc.door_copy import connected
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaSource
 from tests.cdc.mariadb import running_server as maria_server
+from tests.cdc.mysql import running_server as mysql_server
 from tests.cdc.postgres import run
 from tests.cdc.snapshot_load import KEYS, FullDatabase, Writers, folded
 from tests.cdc.snapshot_run import capture_of
@@ -33,10 +34,18 @@ from waterclock.cdc.produce import Target
 from waterclock.cdc.stored import last_position
 from waterclock.testing import Broker
 
-KINDS = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]
+MARIADB, MYSQL, POSTGRES = (
+    pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("mariadb", "mysql", "postgres")
+)
+KINDS = [MARIADB, POSTGRES]
 SELDOM = pytest.mark.long(seconds=20)
 STEPS = ("fence", "begin", "send", "store", "finish")
-QUICK = {("store", "after", "mariadb"), ("finish", "before", "postgres"), ("send", "after", "postgres")}
+QUICK = {
+    ("store", "after", "mariadb"),
+    ("send", "before", "mysql"),
+    ("finish", "before", "postgres"),
+    ("send", "after", "postgres"),
+}
 Found = tuple[FullDatabase, str, str, str]
 
 
@@ -45,15 +54,15 @@ def full(request: pytest.FixtureRequest) -> Callable[[str, int], Found]:
     """A full database of a kind: with its server, its topic, and the pattern of its tables."""
 
     def made(kind: str, rows: int) -> Found:
-        if kind == "mariadb":
-            server: MariaServer = request.getfixturevalue("mariadb")
-            name: str = request.getfixturevalue("database")
-            settings = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": name, "autocommit": True}
-            database = FullDatabase(lambda: pymysql.connect(**settings, charset="utf8mb4"), True, rows)
-            where = (str(server.port), name, f"{name}.*")
+        if kind != "postgres":
+            source: MariaSource = request.getfixturevalue("source" if kind == "mariadb" else "of_mysql")
+            port, name = source.server.port, source.name
+            settings = {"host": "127.0.0.1", "port": port, "user": "root", "database": name, "autocommit": True}
+            database = FullDatabase(lambda: pymysql.connect(**settings, charset="utf8mb4"), kind, rows)
+            where = (str(port), name, f"{name}.*")
         else:
             slot: ReplicationSlot = request.getfixturevalue("slot")
-            database = FullDatabase(lambda: psycopg.connect(slot.conninfo, autocommit=True), False, rows)
+            database = FullDatabase(lambda: psycopg.connect(slot.conninfo, autocommit=True), kind, rows)
             where = (slot.conninfo, slot.name, "public.*")
         database.fill()
         return (database, *where)
@@ -70,7 +79,7 @@ EACH = [
     pytest.param(step, when, kind.values[0], marks=[*kind.marks, *seldom])
     for step in STEPS
     for when in ("before", "after")
-    for kind in KINDS
+    for kind in (*KINDS, MYSQL)
     for seldom in ([] if (step, when, kind.values[0]) in QUICK else [pytest.mark.long(seconds=25)],)
 ]
 
@@ -93,7 +102,7 @@ def test_a_kill_at_each_step_of_a_snapshot_loses_nothing_and_doubles_nothing(
     assert found.kinds["bootstrap-insert"] > 1500
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, MYSQL])
 @pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long(seconds=240))])
 def test_a_snapshot_under_load_that_is_killed_at_any_time_is_the_source(
     kills: int, kind: str, broker: Broker, full: Callable[[str, int], Found]
@@ -121,14 +130,15 @@ def older_in_kafka(broker: Broker, topic: str) -> dict[str, int]:
     return {name: rest.rows for name, rest in held.older().items()} if held else {}
 
 
-@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=[pytest.mark.mariadb, SELDOM]), KINDS[1]])
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=[pytest.mark.mariadb, SELDOM]), MYSQL, POSTGRES])
 def test_a_server_that_is_killed_under_a_snapshot_is_waited_for_and_nothing_is_lost(
     kind: str, broker: Broker, full: Callable[[str, int], Found], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     rows = 3000
     with ExitStack() as opened:
-        if kind == "mariadb":  # what it committed is to be there after a kill: the shared one keeps that in memory
-            killed: Any = opened.enter_context(maria_server(tmp_path / "m", "--innodb-flush-log-at-trx-commit=2"))
+        if kind != "postgres":  # what it committed is to be there after a kill: the shared one keeps that in memory
+            of_kind = maria_server if kind == "mariadb" else mysql_server
+            killed: Any = opened.enter_context(of_kind(tmp_path / "m", "--innodb-flush-log-at-trx-commit=2"))
             killed.run("create database shop")
             settings = {
                 "host": "127.0.0.1",
@@ -137,7 +147,7 @@ def test_a_server_that_is_killed_under_a_snapshot_is_waited_for_and_nothing_is_l
                 "database": "shop",
                 "autocommit": True,
             }
-            database = FullDatabase(lambda: pymysql.connect(**settings, charset="utf8mb4"), True, rows)
+            database = FullDatabase(lambda: pymysql.connect(**settings, charset="utf8mb4"), kind, rows)
             server, topic, pattern, kill = str(killed.port), f"killed-{kind}", "shop.*", killed.kill
             database.fill()
         else:
@@ -179,9 +189,8 @@ class Keyless(FullDatabase):
     """One table without a primary key, in which many rows are alike."""
 
     def fill(self) -> None:
-        series = "seq from seq_1_to_{0}" if self.maria else "n from generate_series(1, {0}) n"
         self.run("create table d (n int, s varchar(20))")
-        self.run(f"insert into d select {series.format(self.rows).replace(' from', ' % 50, null from', 1)}")
+        self.run(f"insert into d select g % 50, null from {self.series(self.rows)}")
         if not self.maria:
             self.run("alter table d replica identity full")
 
@@ -200,13 +209,13 @@ class Keyless(FullDatabase):
             return Counter(cursor.fetchall())
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], pytest.param("postgres", marks=[pytest.mark.postgres, SELDOM])])
+@pytest.mark.parametrize("kind", [MARIADB, MYSQL, pytest.param("postgres", marks=[pytest.mark.postgres, SELDOM])])
 def test_a_table_without_a_key_is_the_source_row_for_row_with_kills(
     kind: str, broker: Broker, full: Callable[[str, int], Found]
 ) -> None:
     """Whoever has one of its rows twice has two of them."""
     other, server, topic, pattern = full(kind, 0)
-    database = Keyless(other.connected, other.maria, 400)
+    database = Keyless(other.connected, kind, 400)
     database.fill()
     writers = Writers(database, 3, rest_s=0.02)
     for number in ("1", "2"):
@@ -240,14 +249,14 @@ def kept(part: Iterable[tuple[bytes, bytes]]) -> Counter[tuple[Any, ...]]:
 
 
 TARGETS = ("sqlite", "postgres", "duckdb")
-QUICK_COPIES = {("mariadb", "duckdb"), ("postgres", "sqlite")}
+QUICK_COPIES = {("mariadb", "duckdb"), ("mysql", "sqlite"), ("postgres", "sqlite")}
 COPIES = [
     pytest.param(
         kind.values[0],
         target,
         marks=[*kind.marks, *([] if (kind.values[0], target) in QUICK_COPIES else [pytest.mark.long(seconds=60)])],
     )
-    for kind, target in product(KINDS, TARGETS)
+    for kind, target in [*product(KINDS, TARGETS), (MYSQL, "sqlite")]
 ]
 
 
@@ -258,7 +267,7 @@ def test_a_program_that_is_killed_at_any_time_has_a_full_database_whole_in_its_o
     rows = 2_000 if (kind, target) in QUICK_COPIES else 20_000
     database, server, name, pattern = full(kind, rows)
     url, options = server, {"tables": [pattern], "slot": name, "publication": name}
-    if kind == "mariadb":
+    if kind != "postgres":
         url, options = f"mysql://root:@127.0.0.1:{server}/{name}", {"begin": "now"}
     options |= {"snapshot": "initial", "most": 300}
     own = str(tmp_path / f"own.{target}")

@@ -8,12 +8,13 @@ from contextlib import closing
 import pytest
 
 from tests.cdc.both import through_both
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import changes, run
 from tests.cdc.test_types import CASES, SHAPES
 from waterclock.cdc import snapshot
 from waterclock.cdc.agreement import INITIAL, Terms
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.mysql.mysql_chunks import MySqlChunks
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import begun
@@ -88,7 +89,9 @@ def test_every_type_of_mariadb_comes_as_the_binlog_brings_it(
     monkeypatch.setattr(snapshot, "MOST_ROWS", 2)
     monkeypatch.setattr(snapshot, "LEAST_ROWS", 2)
     before = mariadb.place()
-    mariadb.run("set time_zone = '+02:00'", "set sql_mode = ''", f"use {database}", *statements())
+    mariadb.run(
+        "set time_zone = '+02:00'", "set sql_mode = ''", f"use {database}", *statements([*plain_cases(), *MORE], KEYS)
+    )
     after = Position(mariadb.place())
     by_log = said(mariadb.changes(before, f"{database}.*"))
     mariadb.run("set global time_zone = '+03:00'")
@@ -101,13 +104,62 @@ def test_every_type_of_mariadb_comes_as_the_binlog_brings_it(
     assert len(found) > 250
 
 
-def statements() -> list[str]:
+MARIA = ("uuid", "inet6", "inet4")  # has these types alone
+DOUBLES = """1e15 1e16 123456789012345.0 1234567890123456.0 0.1 -0.0 0.0 1e-15 -1.5e-15 1e-16 1.5e-16 1e100 5e-324 1e0 1e-5
+             -1.7976931348623157e308 9007199254740993.5"""
+JSON = [
+    r"""[true, false, null, {}, [], "", " : , ", "it's"]""",
+    r"""{"b": {"": 1}, "a \\\" ,": "\u0001\u001f\b\f\n\r\t\/\u007fä😀"}""",
+    "null", '"null"', "12345678901234567890", "-5", *DOUBLES.split(),
+]  # fmt: skip
+OPAQUE = ["1.10", "-0.00", "1e30", "date'2024-02-29'", "time'-12:00:01.5'", "timestamp'2024-02-29 01:02:03.000004'",
+          "st_geomfromtext('point(1 2)')"]  # fmt: skip
+LARGE = ["json_array(repeat('a ', 40000), 1)", "json_object('b', repeat('ä', 40000), 'd', x'00ff')"]
+
+
+def literal(text: str) -> str:
+    """Of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+OF_MYSQL = [
+    ("json", [*map(literal, JSON), *(f"cast({each} as json)" for each in OPAQUE), *LARGE]),
+    ("int invisible", ["7"]),
+    ("int, key ((c + 1))", ["7"]),
+    ("varchar(5) collate utf8mb4_0900_ai_ci", ["'ä '"]),
+]
+
+
+@pytest.mark.mysql
+def test_every_type_of_mysql_comes_as_the_binlog_brings_it(
+    of_mysql: MariaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_ROWS", "MOST_ROWS", "LEAST_ROWS"):
+        monkeypatch.setattr(snapshot, name, 2)
+    server, before = of_mysql.server, of_mysql.here
+    types = [case for case in [*MORE, *OF_MYSQL, *plain_cases()] if case[0] not in MARIA]
+    keys = [key for key in KEYS if key[0] not in MARIA]
+    made = [each.replace("', 4326)", "', 3857)") for each in statements(types, keys)]  # which has no bounds
+    server.run("set time_zone = '+02:00'", "set sql_mode = ''", f"use {of_mysql.name}", *made)
+    after = Position(server.place())
+    by_log = said(server.changes(before, of_mysql.every))
+    reader = server.reader(after, of_mysql.every, terms=TERMS)
+    found = older(SnapshotSource(reader, MySqlChunks(reader, server.login(), CLOCK), CLOCK))
+    assert said(found.values()) == by_log
+    assert len(found) > 250
+
+
+def plain_cases() -> list[tuple[str, list[str]]]:
+    return [(case[0], case[2]) for case in CASES]
+
+
+def statements(types: list[tuple[str, list[str]]], keys: list[tuple[str, list[str]]]) -> list[str]:
     made = []
-    for n, (declared, values) in enumerate([*((case[0], case[2]) for case in CASES), *MORE]):
+    for n, (declared, values) in enumerate(types):
         null = [] if "generated" in declared else ["null"]
         made += [f"create table v{n} (id int auto_increment primary key, d int default 21, c {declared})"]
         made += [f"insert into v{n} (c) values ({value})" for value in (*values, *null)]
-    for n, (declared, values) in enumerate(KEYS):
+    for n, (declared, values) in enumerate(keys):
         made += [f"create table k{n} (a int, c {declared}, primary key (c, a))"]
         made += [f"insert into k{n} values ({a}, {value})" for value in values for a in (1, 2, 3)]
     return made

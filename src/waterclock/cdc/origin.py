@@ -131,6 +131,7 @@ def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object
 def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.mysql.beginning import begun
     from waterclock.cdc.mysql.chunks import BinlogChunks
+    from waterclock.cdc.mysql.mysql_chunks import MySqlChunks
     from waterclock.cdc.mysql.reader import BinlogReader
     from waterclock.cdc.mysql.server import OWN, answer, inspected, tables, unseen
 
@@ -155,9 +156,8 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
             refusal=refusal,
             terms=terms,
         )
-        why_not = "" if reader.server.maria else "MariaDB and PostgreSQL have a snapshot, MySQL has none yet."
-        chunks = partial(BinlogChunks, reader, login, clock, overrides)
-        return beside(reader, chunks, clock, arguments.snapshot_rate, why_not or _never(terms))
+        chunks = partial(BinlogChunks if reader.server.maria else MySqlChunks, reader, login, clock, overrides)
+        return beside(reader, chunks, clock, arguments.snapshot_rate, _never(terms))
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(

@@ -271,11 +271,11 @@ class SnapshotSource:
         if chunk.rows:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         messages = [*(chunk.whole or ())]
-        if since and chunk.rest is None and chunk.is_there:
+        if since and chunk.rest is None and not chunk.absent:
             messages.append(completed(chunk.table, since, self._clock.wall_ms() // 1000))
             sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
         elif since and chunk.rest is None:
-            log.warning("%s is gone, or is not InnoDB's: what a target has of it stays.", chunk.table)
+            log.warning("%s %s: what a target has of it stays.", chunk.table, chunk.absent)
         for number, message in enumerate(messages):
             yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == len(messages) - 1)
         if chunk.rest is None:

@@ -24,11 +24,11 @@ _TABLES = (
 
 def begun(login: MySqlLogin, wanted: TableFilter, is_now: bool, accepted: bool, comes: bool = False) -> Position:
     """The end of the log, or the beginning of what the server still has: then UsageError for rows that are older, unless
-    that is `accepted`, or they come by a snapshot, which takes MariaDB."""
+    that is `accepted`, or they come by a snapshot."""
     if is_now:
         return Position(answer(login, lambda cursor: inspected(cursor, login.partial).place))
     place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor, login.partial).maria))
-    if comes and maria:
+    if comes:
         return Position(place)
     since = None if place else began(login, maria)
     why = f"Rows of these tables may be older than the binlog{f', which begins after {place}' if place else ''}"

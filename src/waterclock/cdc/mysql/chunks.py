@@ -44,6 +44,7 @@ from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 
+VIEW = "start transaction with consistent snapshot, read only"
 _ALTERED = 1412  # since the view was opened
 _MAY_NOT = (1142, 1143)
 _SESSION = (
@@ -57,6 +58,8 @@ _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is
 
 class BinlogChunks:
     """A `ChunkReader` beside a binlog's reader. `overrides`: what the user says of columns (--type)."""
+
+    is_exact = True
 
     def __init__(
         self, reader: BinlogReader, login: MySqlLogin, clock: WallClock, overrides: dict[str, str] | None = None
@@ -99,7 +102,6 @@ class BinlogChunks:
                 self._plans[table] = self._planned(table)
         table = next(iter(rests))
         try:
-            self._run("start transaction with consistent snapshot, read only")
             try:
                 found, high = dict[str, tuple[OlderRest, SelectedRows]](), self._accepted()
                 for table, rest in rests.items() if high is not None else ():
@@ -156,22 +158,24 @@ class BinlogChunks:
     def _chunk(self, table: str, rest: OlderRest, found: SelectedRows, high: Standing) -> Chunk:
         plan = self._plans[table]
         if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
-            return Chunk(table, {}, None, high, is_there=False, is_exact=True)
+            absent = "is not InnoDB's" if plan.definition.columns else "is gone"
+            return Chunk(table, {}, None, high, absent=absent, is_exact=self.is_exact)
         try:
             written, behind = found.written(plan)
         except Unreadable as refusal:
             raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
         of = self._message(table, plan)
         if not plan.key:
-            return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=True)
+            return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=self.is_exact)
         by_keys = by_key(of, written)
         if found.is_last:
-            return Chunk(table, by_keys, None, high, of=of, is_exact=True)
+            return Chunk(table, by_keys, None, high, of=of, is_exact=self.is_exact)
         last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
-        return Chunk(table, by_keys, rest._replace(after=last), high, found.is_cut, of, is_exact=True)
+        return Chunk(table, by_keys, rest._replace(after=last), high, found.is_cut, of, is_exact=self.is_exact)
 
     def _accepted(self) -> Standing | None:
-        """Rule 1: the view's place; None if the reader has given out what lies behind it."""
+        """Open a view. Rule 1: its place; None if the reader has given out what lies behind it."""
+        self._run(VIEW)
         found = {str(name, "ascii").lower(): value for name, value in self._run("show status like 'binlog_snapshot_%'")}
         name, offset = str(found["binlog_snapshot_file"], "ascii"), int(found["binlog_snapshot_position"])
         self._reader.file_place.learn(name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.agreement import NEVER, WHEN_NEEDED, Terms, agreed
+from waterclock.cdc.agreement import NEVER, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.beginning import began, older
@@ -40,7 +40,8 @@ from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 # of no transaction: a view of the server may have its place behind one, and a chunk is to be sent there (chunks.py)
-_HEADS = {binlog.ROTATE, binlog.FORMAT_DESCRIPTION, binlog.MARIA_GTID_LIST, binlog.MARIA_CHECKPOINT, binlog.STOP}
+_HEADS = {binlog.ROTATE, binlog.FORMAT_DESCRIPTION, binlog.MARIA_GTID_LIST, binlog.MARIA_CHECKPOINT, binlog.STOP,
+          binlog.PREVIOUS_GTIDS}  # fmt: skip
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
 
 
@@ -94,7 +95,7 @@ class BinlogReader:
             described, place = self._described(questions, position, wanted, overrides)
             lowers, held = self.server.lowers_names, self._agreed(questions, position, wanted, terms or Terms())
             begun = position._replace(held=held)
-            renews = self.server.maria and terms is not None and terms.snapshot != NEVER
+            renews = terms is not None and terms.snapshot != NEVER
             self._transactions = Transactions(
                 place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal, renews=renews
             )
@@ -126,8 +127,6 @@ class BinlogReader:
 
     def _agreed(self, questions: _Questions, position: Position, wanted: TableFilter, terms: Terms) -> Held:
         """See agreement.py. A binlog brings every table from its making on."""
-        if terms.snapshot == WHEN_NEEDED and not self.server.maria:
-            raise UsageError("--snapshot when-needed: MariaDB and PostgreSQL have it, MySQL has not. Leave it out.")
         server = history(self._login, questions, self.server.maria, position.held.server if position.held else {})
         there = [f"{database}.{table}" for database, table in tables(questions) if table and database not in wanted.own]
 
@@ -137,7 +136,7 @@ class BinlogReader:
         def first() -> list[str]:
             """See beginning.py: what is older than the log that is read from here."""
             since = None if position.place else began(self._login, self.server.maria)
-            return [each.table for each in older(questions, wanted, since)] if self.server.maria else []
+            return [each.table for each in older(questions, wanted, since)]
 
         asked = Held(wanted.patterns or (EVERY,), server=server)
         return agreed(position, asked, there, counted, terms, first)

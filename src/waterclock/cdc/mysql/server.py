@@ -58,6 +58,8 @@ CONNECT_S = 10
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
+# MySQL's catalog says how large a table was up to a day ago; the comment is MySQL's alone, from 8.0.3 on
+_AS_NOW = "set autocommit = 1 /*!80003, information_schema_stats_expiry = 0 */"
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
@@ -73,6 +75,12 @@ class MySqlServer:
     known: str
     names_columns: bool
     lowers_names: bool
+
+    @property
+    def asks_place(self) -> str:
+        """The statement that tells the binlog's end: MySQL gave it another name in 8.2, and took the old one away."""
+        is_new = not self.maria and tuple(map(int, re.findall(r"\d+", self.version)[:2])) >= (8, 2)
+        return f"show {'binary log' if is_new else 'master'} status"
 
 
 def inspected(cursor: Any, partial: bool = False) -> MySqlServer:
@@ -244,7 +252,7 @@ class BinlogStream:
 def connected(login: MySqlLogin) -> pymysql.connections.Connection:
     """A connection for questions; UsageError if the server does not let this user in, EnvironmentMissing if it is away."""
     try:
-        connection = Connection(**login.settings(), autocommit=True)
+        connection = Connection(**login.settings(), autocommit=True, init_command=_AS_NOW)
     except (pymysql.MySQLError, OSError) as error:
         refused(login, error)
     if login.tls and not connection._secure:  # an older PyMySQL goes on in clear text

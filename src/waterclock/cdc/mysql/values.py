@@ -15,6 +15,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 
 from waterclock.changes.maxwell import JSON_NULL, quoted
@@ -237,7 +238,7 @@ def _value(kind: int, raw: bytes, at: int) -> str:
     if kind in _NUMBERS:
         return str(struct.unpack_from(_NUMBERS[kind], raw, at)[0])
     if kind == _DOUBLE:
-        return repr(struct.unpack_from("<d", raw, at)[0])
+        return _double(struct.unpack_from("<d", raw, at)[0])
     if kind == _STRING:
         length, start = _length(raw, at)
         return quoted(raw[start : start + length].decode())
@@ -245,6 +246,21 @@ def _value(kind: int, raw: bytes, at: int) -> str:
         length, start = _length(raw, at + 1)
         return _opaque(raw[at], raw[start : start + length])
     raise Unreadable(f"A JSON value is of the kind {kind}, which is none. Leave its table out (--tables).")
+
+
+def _double(value: float) -> str:
+    """The fewest digits that say it, with an exponent where the server shows one: from 1e15 on, and below 1e-15.
+
+    >>> _double(1e15), _double(-2.5e-15), _double(7e-16), _double(12345678.0)
+    ('1e15', '-0.0000000000000025', '7e-16', '12345678.0')
+    """
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if not value or -15 < len(digits) + exponent < 16:
+        text = f"{Decimal(repr(value)):f}"
+        return text if "." in text else f"{text}.0"
+    first, *others = map(str, digits)
+    return f"{'-' * sign}{first}{'.' * bool(others)}{''.join(others)}e{len(others) + exponent}"
 
 
 def _container(raw: bytes, at: int, large: bool, names: bool) -> str:

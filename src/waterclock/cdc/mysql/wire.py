@@ -17,7 +17,7 @@ from typing import Any
 import pymysql
 
 from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
-from waterclock.errors import ConnectionLost, unstopped
+from waterclock.errors import ConnectionLost, EnvironmentMissing, unstopped
 from waterclock.outside import socket
 
 try:
@@ -32,6 +32,16 @@ _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, an
 
 class Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
     """One that does not read the machine's certificates each time where none is checked: a start makes a dozen of them."""
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """EnvironmentMissing where PyMySQL lacks a package for a password in clear text."""
+        try:
+            super().connect(sock)
+        except RuntimeError as error:
+            raise EnvironmentMissing(
+                f"The server offers no TLS, and no password goes there in clear text: {unstopped(error)}. Have it offer "
+                "TLS, as it does by default (tls_version), or install the package: pip install cryptography."
+            ) from None
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         if given:
