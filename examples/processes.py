@@ -92,6 +92,13 @@ class Process:
         """The job goes on: what ended before is forgiven."""
         self._in_a_row = 0
 
+    def finish(self) -> None:
+        """Run it to its own end, once. WaterclockError if that is none."""
+        self.start()
+        assert self._process is not None
+        if self._process.wait():
+            raise WaterclockError(f"{self.name} did not come to its end: {self._last_words()}")
+
     def stop(self) -> None:
         """End it for good. Nothing is lost by SIGKILL that anybody still wants."""
         if self._process is not None:

@@ -4,7 +4,7 @@
    with --existing they are full, and no log has their rows
 2. the shop writes, while the capture, the broker and the pipeline do their work              shop.py
 3. some of them are killed with SIGKILL at random moments, and started again                  Kills, below
-4. once the target has all that the source committed: source and target row by row           compare.py
+4. once the pipeline has read all that the source committed: source and target row by row    compare.py
 5. every version in the topic, against what was committed and the version before it           checker.py, values.py
 6. what the target keeps of itself: each row's last place, each change counted once           ledger.py
 """
@@ -97,7 +97,7 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             kills = {process.name: process.kills for process in stage.processes if process.name in _WORK}
             cpu = {process.name: round(process.cpu_s(), 1) for process in stage.processes}
             ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
-            stage.end("cdc", "pipeline")
+            stage.settle()
             differences = compare(stage.mariadb, stage.target)
             checker = Checker(shop.history, job.first, tables(), shop.older)
             errors = check_topic(stage.servers, TOPIC, checker)

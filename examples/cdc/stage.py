@@ -93,11 +93,15 @@ class Stage:
             self._consumer.close()
         shutil.rmtree(self._own, ignore_errors=True)
 
-    def end(self, *names: str) -> None:
-        """Some of them are no longer needed."""
-        for process in [each for each in self.processes if each.name in names]:
+    def settle(self) -> None:
+        """End the capture and the pipeline, and run that one once more: the last batch that Spark notes as done may be on
+        its way into the target still."""
+        for process in [each for each in self.processes if each.name in ("cdc", "pipeline")]:
             process.stop()
             self.processes.remove(process)
+        last = self._command("pipeline", "run", str(self._pipeline()), "--json")
+        self.processes.append(last)
+        last.finish()
 
     def kill(self, name: str) -> bool:
         """SIGKILL to the process of that name; `keep` starts it again. False where it was not running."""
@@ -123,7 +127,7 @@ class Stage:
         return sum(self._read().values())
 
     def all_applied(self) -> bool:
-        """Whether the target has all that the topic has."""
+        """Whether the target has all that the topic has, but for the last batch, which may be on its way."""
         with suppress(KafkaException):
             read = self._read()
             return all(read.get(str(number), 0) == self._end_of(number) for number in range(PARTITIONS))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -12,8 +15,14 @@ from tests.cdc.test_asked_again import Shop, ask, came
 from tests.cdc.test_renamed import folded, shown
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.agreement import INITIAL, Terms
+from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.slot import OWN, SlotReader
+from waterclock.cdc.source import Item, SourceMark, TableFilter, TablesRenewed
 from waterclock.cdc.stored import last_position
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.clock import SystemClock
 from waterclock.testing import Broker
 
 FORM = "(id int primary key, v int)"
@@ -155,6 +164,72 @@ def test_a_table_of_postgresql_that_is_made_anew_has_the_new_rows_alone(
     assert cli.main(command) == 0
     assert caplog.text.count("All of it comes again") == 1
     assert folded(broker, slot.name)["t"] == {2: {"id": 2, "v": 11}}
+
+
+NO_ROW_SINCE = {
+    "dropped": ["drop table t", f"create table t {FORM}"],
+    "put away": ["alter table t rename to aside", f"create table t {FORM}"],
+    "exchanged": ["begin; alter table t rename to x; alter table u rename to t; alter table x rename to u; commit"],
+    "renamed": ["alter table t rename to w"],
+}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("anew", NO_ROW_SINCE)
+@pytest.mark.parametrize("is_met", [True, False], ids=["the log named it", "the log never named it"])
+def test_a_table_of_postgresql_that_gets_no_row_once_it_is_made_anew_is_noticed(
+    is_met: bool, anew: str, command: list[str], slot: ReplicationSlot, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names a table with its first change: until then a target kept the former one's rows."""
+    run(slot.conninfo, *[f"create table {name} {FORM}" for name in "tu"])
+    run(slot.conninfo, "insert into t values (1, 1), (2, 2)", "insert into u values (1, 7)")
+    assert cli.main(command) == 0
+    changed = ["update t set v = 3 where id = 1", "insert into t values (3, 3)"] if is_met else []
+    run(slot.conninfo, *changed, *NO_ROW_SINCE[anew])
+    assert cli.main(command) == 0
+    found = folded(broker, slot.name)
+    there = [
+        name for (name,) in run(slot.conninfo, "select tablename::text from pg_tables where schemaname = 'public'")
+    ]
+    for name in {"t", "u", "w"} & set(there):
+        rows = run(slot.conninfo, f"select id, v from {name}")
+        assert found[name] == {number: {"id": number, "v": v} for number, v in rows}
+    told = "Another table than before: public.t" if anew in ("dropped", "put away") else "Renamed: public."
+    assert told in caplog.text
+    assert caplog.text.count("All of it comes again") == (2 if anew in ("exchanged", "put away") else 1)
+    count = len(committed(broker, slot.name)[0])
+    assert cli.main(command) == 0
+    assert len(committed(broker, slot.name)[0]) == count  # and it comes once
+
+
+@pytest.mark.postgres
+def test_a_capture_that_runs_notices_it_too(slot: ReplicationSlot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.cdc.postgres.slot.LOOK_S", 0.1)
+    run(slot.conninfo, f"create table t {FORM}")
+    terms = Terms(snapshot=INITIAL)
+    with closing(SlotReader(slot, begun(slot, []), TableFilter([], OWN), SystemClock(), terms=terms)) as reader:
+        items = reader.items()
+        assert next(items) in (SourceMark.QUIET, SourceMark.MOVED)
+        run(slot.conninfo, "insert into t values (1, 1)", "drop table t", f"create table t {FORM}")
+        found = [item for item in until_renewed(items) if not isinstance(item, SourceMark)]
+        since = reader.position().sequence
+        assert found[-1] == TablesRenewed(("public.t",), since, "Another table than before")
+        assert isinstance(found[-2], MaxwellMessage)
+        assert found[-2].sequence == since
+        assert next(items) is SourceMark.COMMITTED
+        number = run(slot.conninfo, "select 't'::regclass::oid::bigint")[0][0]
+        held = reader.position().held
+        assert held is not None
+        assert held.numbers["public.t"] == number
+
+
+def until_renewed(items: Iterator[Item]) -> Iterator[Item]:
+    end = time.monotonic() + 30
+    for item in items:
+        yield item
+        if isinstance(item, TablesRenewed):
+            return
+        assert time.monotonic() < end
 
 
 @pytest.mark.postgres

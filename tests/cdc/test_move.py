@@ -22,7 +22,7 @@ from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.source import TableFilter
-from waterclock.errors import UsageError
+from waterclock.errors import ConnectionLost, UsageError
 from waterclock.testing import Broker
 
 SETTINGS = {
@@ -117,12 +117,20 @@ def test_a_place_within_a_transaction_is_refused_for_its_rest_would_be_missing(
 ) -> None:
     """Debezium's connector of MySQL 3.6.1, reading MariaDB, stored {"pos": the end of a rows event, "row": 1}."""
     inserts = [f"insert into item values ({number})" for number in (1, 2)]
-    source.run("create table item (id int primary key)", "begin", *inserts, "commit")
-    ((file, *_),) = source.run("show master status")
-    rows = [row for row in source.run(f"show binlog events in '{file}'") if "rows_v1" in row[2]][-2:]
-    for *_, end, _ in rows:
-        with pytest.raises(UsageError, match="A capture that has no position brings all rows once more"):
-            of_mariadb.position_at(source.server.login(), TableFilter([]), file, end, "", 0, 1)
+    source.run("create table item (id int primary key)", "create table plain (id int) engine=aria transactional=0")
+    ((file, start, *_),) = source.run("show master status")
+    source.run(
+        "begin", *inserts, "commit", "insert into plain values (1)"
+    )  # one ends with Xid, the other with a COMMIT
+    events = source.run(f"show binlog events in '{file}' from {start}")
+    within = [(kind, at) for _, at, kind, *_ in events if kind != "Gtid"]
+    assert {"Xid", "Query", "Table_map", "Write_rows_v1", "Annotate_rows"} == {kind for kind, _ in within}
+    for _, at in within:
+        for rows in (0, 1):  # what the offset counts behind such a place is nothing that helps
+            with pytest.raises(UsageError, match="A capture that has no position brings all rows once more"):
+                of_mariadb.position_at(source.server.login(), TableFilter([]), file, at, "", 0, rows)
+    with pytest.raises(ConnectionLost, match="its log ends before that"):
+        of_mariadb.position_at(source.server.login(), TableFilter([]), file, events[-1][4], "", 0, 1)
     to = ["--to", f"kafka://{broker.bootstrap}/{source.name}", "--tables", f"{source.name}.item", "--order", "global"]
     given = [f"mysql://root@127.0.0.1:{source.server.port}", *to, "--snapshot", "initial", "--once"]
     assert cli.main(["cdc", *given]) == 0

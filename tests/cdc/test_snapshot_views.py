@@ -101,6 +101,7 @@ def test_a_table_without_a_key_and_one_that_is_gone_do_not_keep_the_others(
 ) -> None:
     runs, command = written
     runs("create table t2b (n int)", "insert into t2b values (1), (1)")
+    absent = dict[str, str]()
     of = of_mysql.BinlogChunks if kind == "mariadb" else of_postgres.SlotChunks
     read, views = of.read, list[list[str]]()
 
@@ -108,10 +109,12 @@ def test_a_table_without_a_key_and_one_that_is_gone_do_not_keep_the_others(
         runs("drop table if exists t1")
         found: list[Chunk] = read(self, rests, rows)
         views.append([chunk.table.rpartition(".")[2] for chunk in found])
+        absent.update({chunk.table.rpartition(".")[2]: chunk.absent for chunk in found if chunk.absent})
         return found
 
     monkeypatch.setattr(of, "read", without)
     assert cli.main(command) == 0
+    assert absent == {"t1": "is gone"}
     assert [view.index("t2b") for view in views if "t2b" in view] == [0]
     sent = [json.loads(value) for _, value in committed(broker, command[3].rpartition("/")[2])[0]]
     rows = {table: [each["data"] for each in sent if each["table"] == table] for table in (*TABLES, "t2b")}
@@ -141,6 +144,19 @@ def test_rows_that_the_oldest_binlog_still_has_come_once_by_a_word(
     sent = [json.loads(value) for _, value in committed(broker, database)[0]]
     rows = [each["data"] for each in sent if each["table"] == "c"]
     assert (len(rows), rows[-1]) == (times, {"id": 5, "p": None})
+
+
+def test_what_a_target_keeps_of_a_table_that_should_come_again_is_told_with_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of a table of PostgreSQL it was said that it might not be InnoDB's."""
+    log, reader = Mock(), Mock()
+    log.position.return_value = Position("0/1", held=Held(tables={"s.a": HeldTable(older=OlderRest(since=1))}))
+    log.items.return_value = iter([SourceMark.QUIET])
+    reader.is_between.return_value, reader.standing.return_value = True, (1,)
+    reader.read = lambda rests, rows: [Chunk("s.a", {}, None, (1,), absent="is gone")]
+    assert list(SnapshotSource(log, reader, ManualClock()).items()) == [SourceMark.QUIET, SourceMark.COMMITTED]
+    assert "s.a is gone: what a target has of it stays." in caplog.text
 
 
 def test_who_has_many_rows_shares_no_view_and_tables_are_not_taken_without_number(

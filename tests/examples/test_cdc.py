@@ -190,6 +190,13 @@ def test_a_process_that_never_stays_up_is_told_of_with_its_last_words(tmp_path: 
         keep()
 
 
+def test_a_process_that_does_not_come_to_its_end_is_told_of_with_its_last_words(tmp_path: Path) -> None:
+    """A pipeline's last batch may lack in its target until it has."""
+    Process("good", ["true"], tmp_path / "log", ManualClock()).finish()
+    with pytest.raises(WaterclockError, match="broken did not come to its end: no such thing"):
+        Process("broken", ["sh", "-c", "echo no such thing; exit 3"], tmp_path / "log", ManualClock()).finish()
+
+
 def test_where_a_server_is_missing_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "mariadbd" else name)
     with pytest.raises(EnvironmentMissing, match=r"no mariadbd of MariaDB here: install them \(Debian: apt install"):

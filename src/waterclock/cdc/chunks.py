@@ -38,8 +38,8 @@ Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 class Chunk:
     """Rows by their message's key, and the message of each, `of` (part.py). `rest`: what is left of the table behind them,
     None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
-    BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other. `is_there`:
-    False for a table that is gone, of which nothing is known; `is_exact`: it holds at `high` alone, and behind that is to
+    BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other. `absent`:
+    why nothing is known of the table, such as "is gone"; `is_exact`: it holds at `high` alone, and behind that is to
     be read again."""
 
     table: str
@@ -49,7 +49,7 @@ class Chunk:
     cut: bool = False
     of: MaxwellMessage = _NONE
     whole: list[MaxwellMessage] | None = None
-    is_there: bool = True
+    absent: str = ""
     is_exact: bool = False
 
     def size(self) -> int:

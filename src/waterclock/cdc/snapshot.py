@@ -170,7 +170,8 @@ class SnapshotSource:
 
     def renew(self, renewed: TablesRenewed) -> None:
         """See `renew`."""
-        log.warning("Renamed: %s. All of it comes again, and rows that are gone go.", ", ".join(renewed.tables))
+        names = ", ".join(renewed.tables)
+        log.warning("%s: %s. All of it comes again, and rows that are gone go.", renewed.why, names)
         self._rest.update(dict.fromkeys(renewed.tables, OlderRest(since=renewed.since)))
 
     def ask(self, patterns: Sequence[str]) -> SnapshotAnswer | None:
@@ -270,11 +271,11 @@ class SnapshotSource:
         if chunk.rows:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         messages = [*(chunk.whole or ())]
-        if since and chunk.rest is None and chunk.is_there:
+        if since and chunk.rest is None and not chunk.absent:
             messages.append(completed(chunk.table, since, self._clock.wall_ms() // 1000))
             sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
         elif since and chunk.rest is None:
-            log.warning("%s is gone, or is not InnoDB's: what a target has of it stays.", chunk.table)
+            log.warning("%s %s: what a target has of it stays.", chunk.table, chunk.absent)
         for number, message in enumerate(messages):
             yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == len(messages) - 1)
         if chunk.rest is None:

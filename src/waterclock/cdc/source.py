@@ -107,11 +107,12 @@ class SourceMark(Enum):
 
 
 class TablesRenewed(NamedTuple):
-    """Tables have other rows than their names had: they are to come again, behind the sequence `since`. It stands before
-    the end of its transaction; behind that the source is made anew of its position."""
+    """Tables have other rows than their names had, for the reason `why`: they are to come again, behind the sequence
+    `since`. It stands before the end of its transaction; behind that the source is made anew of its position."""
 
     tables: tuple[str, ...]
     since: int
+    why: str
 
 
 Record = MaxwellMessage | DeadLetter

@@ -2,7 +2,7 @@
 
 Rule 1: what is older is counted before the first start: source.py says how.
 Rule 2: a table that was made after the oldest binlog was begun has all its rows in the log, unless ALTER TABLE made it
-        anew: of that there is no trace.
+        anew: of that there is no trace. Both are known to the second: one that was made in that very second may be older.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) ->
     cursor.execute(_TABLES)
     found = []
     for database, table, estimate, created in cursor.fetchall():
-        if wanted(database, table) and (began is None or (created is not None and created < began)):
+        if wanted(database, table) and (began is None or (created is not None and created <= began)):
             names = ".".join(f"`{name.replace('`', '``')}`" for name in (database, table))
             cursor.execute(f"select count(*) from (select 1 from {names} limit {COUNTED + 1}) as counted")
             found.append(sized(f"{database}.{table}", cursor.fetchall()[0][0], int(estimate or 0)))

@@ -158,7 +158,8 @@ class BinlogChunks:
     def _chunk(self, table: str, rest: OlderRest, found: SelectedRows, high: Standing) -> Chunk:
         plan = self._plans[table]
         if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
-            return Chunk(table, {}, None, high, is_there=False, is_exact=self.is_exact)
+            absent = "is not InnoDB's" if plan.definition.columns else "is gone"
+            return Chunk(table, {}, None, high, absent=absent, is_exact=self.is_exact)
         try:
             written, behind = found.written(plan)
         except Unreadable as refusal:

@@ -23,7 +23,8 @@ from waterclock.errors import ConnectionLost, UsageError
 
 _STATEMENTS = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
 _WITHIN = re.compile("rows|Xid|Query|Table_map", re.IGNORECASE)  # events that are no transaction's first
-_UNCOUNTED = {binlog.MARIA_ANNOTATE, binlog.HEARTBEAT, binlog.HEARTBEAT_V2}
+_BEATS = {binlog.HEARTBEAT, binlog.HEARTBEAT_V2}
+_ENDED = 5  # heartbeats in a row: the server has nothing more
 
 
 def position_at(
@@ -67,13 +68,14 @@ def position_at(
 def _counted(
     login: MySqlLogin, place: str, tables: Tables, wanted: Callable[[str, str], bool], events: int, rows: int
 ) -> Position:
-    gtid, seen, records = "", 0, 0
+    gtid, seen, records, beats = "", 0, 0, 0
     with closing(BinlogStream(login, place, True, False)) as stream:
-        while (event := stream.event(CONNECT_S, lambda: place)) is not None:
+        while beats < _ENDED and (event := stream.event(CONNECT_S, lambda: place)) is not None:
+            beats = beats + 1 if event.kind in _BEATS else 0
             if event.kind == binlog.MARIA_GTID and not gtid:
                 number, domain = struct.unpack_from("<QI", event.body)
                 gtid = f"{domain}-{event.server}-{number}"
-            if not gtid or event.kind in _UNCOUNTED:
+            if not gtid or beats or event.kind == binlog.MARIA_ANNOTATE:
                 continue
             if event.kind == binlog.TABLE_MAP:
                 tables.introduce(event)
@@ -87,4 +89,7 @@ def _counted(
             seen += 1
             if seen > events:
                 return Position(place, 0, records, gtid if records else "")
-    raise ConnectionLost("The server does not send the transaction in which Debezium ended.")
+    raise ConnectionLost(
+        "The server does not send the transaction in which Debezium ended: its log ends before that, so it is another one "
+        "than the connector's, or an older copy. Name the server that the connector read."
+    )

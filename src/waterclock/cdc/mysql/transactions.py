@@ -352,7 +352,7 @@ class Transactions:
             elif self._wanted(*new) or (self._wanted(*former) and former not in whose):
                 log.warning(_RENAMED, ".".join(former), ".".join(new), self._gtid, _LATER[self._wanted(*new)])
         if comes:
-            yield TablesRenewed(tuple(comes), self._sequence)
+            yield TablesRenewed(tuple(comes), self._sequence, "Renamed")
 
     def _altered(self, found: Statement) -> Iterator[Item]:
         """What the next table map will not say."""

@@ -136,7 +136,7 @@ class SlotChunks:
                 if len(rests) > 1:  # rule 6
                     return self.read({table: rests[table]}, rows)
                 if isinstance(error, psycopg.errors.UndefinedTable):  # it is gone, and the log says what of it
-                    return [Chunk(table, {}, None, self.standing(), is_there=False)]
+                    return [Chunk(table, {}, None, self.standing(), absent="is gone")]
                 raise UsageError(
                     f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it. A "
                     "policy of row-level security hides rows but from its owner and from who may bypass it (BYPASSRLS)."

@@ -9,6 +9,7 @@ Rule 4: records of a transaction have one order, however many wait for values th
         of it counts them.
 Rule 5: a table has a number, for good. One that is met under a name that another one had, or that had another name itself,
         is to come again: before its first change. What the names had is in the position (held.py), as of its last commit.
+        One without changes the log never names: the catalog is asked, and its answer holds where the log has come as far.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from waterclock.cdc.held import Held
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import AT_ONCE, SMALL, LargeValues, TableCatalog
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, is_whole, row_at, touched
@@ -153,10 +155,14 @@ class Decoder:
         self.lsn = struct.unpack_from(">Q", message, 10)[0]
         self._done = 0
         self._settled = self._sequence
+        self._keep_numbers()
+        yield SourceMark.COMMITTED
+
+    def _keep_numbers(self) -> None:
         if self._met:
             self._numbers |= self._met
+            self._met.clear()
             self._holds = self._holds and self._holds.with_numbers(self._numbers)
-        yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:
         relation, replica_key = described(message)
@@ -174,31 +180,55 @@ class Decoder:
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._unshown.add(relation.number)
         if not is_wanted and not self._passed:
-            self._is_another(relation)
+            self._became(f"{relation.schema}.{relation.table}", relation.number)
         return iter(())
 
-    def _is_another(self, relation: Relation) -> bool:
-        """Rule 5: whether the table is another one than its name had, or had another name."""
-        name, known = f"{relation.schema}.{relation.table}", self._numbers | self._met
-        former = [each for each, number in known.items() if number == relation.number and each != name]
-        self._met |= {**dict.fromkeys(former, 0), name: relation.number}
-        return bool(former) or known.get(name, relation.number) != relation.number
+    def _became(self, name: str, number: int) -> str:
+        """Rule 5: why the table is not what its name had, "" if it is."""
+        known = self._numbers | self._met
+        former = [each for each, its in known.items() if its == number and each != name]
+        self._met |= {**dict.fromkeys(former, 0), name: number}
+        if former:
+            return "Renamed"
+        return "Another table than before" if known.get(name, number) != number else ""
+
+    def _met_as(self, name: str, number: int, where: str) -> Iterator[Item]:
+        """What is said of a table that is not what its name had."""
+        why = self._became(name, number)
+        if why and self._renews:
+            yield TablesRenewed((name,), self._sequence, why)
+        elif why:
+            log.warning(
+                "%s is another table than before, or had another name (%s). What it had before does not come, and what "
+                "a target has under this name stays. To have all of it again: waterclock cdc snapshot, while the capture "
+                "runs without --snapshot never.",
+                name,
+                where,
+            )
+
+    def unlike(self, there: Mapping[str, int]) -> dict[str, int]:
+        """Those of these tables that are wanted, held, and not what their names had, as far as the log was read."""
+        held, had = self._holds or Held(), set(self._numbers.values())
+        return {
+            name: number
+            for name, number in there.items()
+            if (name in self._numbers or number in had)
+            and self._numbers.get(name) != number
+            and held.holds(name)
+            and self._wanted(*name.split(".", 1))
+        }
+
+    def became(self, there: Mapping[str, int]) -> Iterator[Item]:
+        """Between two transactions: the catalog had these tables, and the log has come as far. Rule 5."""
+        for name, number in there.items():
+            yield from self._met_as(name, number, f"up to {lsn_text(self.lsn)}")
+        self._keep_numbers()
+        yield SourceMark.COMMITTED
 
     def _shown(self, relation: Relation) -> Iterator[Item]:
         """What is said before a table's first change."""
         self._unshown.remove(relation.number)
-        if self._is_another(relation):
-            name = f"{relation.schema}.{relation.table}"
-            if self._renews:
-                yield TablesRenewed((name,), self._sequence)
-            else:
-                log.warning(
-                    "%s is another table than before, or had another name (transaction %s). What it had before does not "
-                    "come, and what a target has under this name stays. To have all of it again: waterclock cdc snapshot, "
-                    "while the capture runs without --snapshot never.",
-                    name,
-                    self._gtid,
-                )
+        yield from self._met_as(f"{relation.schema}.{relation.table}", relation.number, f"transaction {self._gtid}")
         yield self._catalog.shape(relation, (self._sequence, self._xoffset))
 
     def _row_change(self, message: bytes) -> Iterator[Item]:

@@ -11,6 +11,8 @@ Rule 1: the slot is never ahead of the stored position. If it is, somebody else 
 Rule 2: what PostgreSQL cannot decode, because its publication was not there when it was written, is left where it is: what
         was committed before it has come by then, and the way past it is told (--skip-to).
 Rule 3: where nothing wanted is written the place moves on with the server's word, so that its WAL does not pile up.
+Rule 4: a table that was made anew, and has no row yet, is not in the log: the catalog is asked at each start, and every
+        LOOK_S (pgoutput.py, rule 5).
 """
 
 from __future__ import annotations
@@ -40,8 +42,14 @@ from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 
 log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
+LOOK_S = 10.0
 _QUIET_S, _SILENT_S = 0.02, 1.0  # so long nothing came: what was gathered is committed; and from then on
+_COMMITS = b"Cc"
 _SHORT_HEADER, _LONG_HEADER = 24, 40  # of a page of the log, and of a segment's first one
+_NUMBERS = (
+    "select n.nspname || '.' || c.relname, c.oid::bigint from pg_get_publication_tables(%s) p join pg_class c on c.oid = "
+    "p.relid join pg_namespace n on n.oid = c.relnamespace"
+)
 _NAMES = (
     "select nspname::text, '' from pg_catalog.pg_namespace union all "
     "select schemaname::text, tablename::text from pg_catalog.pg_tables"
@@ -63,7 +71,7 @@ class SlotReader:
         refusal: Refusal = stop,
         terms: Terms | None = None,
     ) -> None:
-        self._slot, self._terms = slot, terms or Terms()
+        self._slot, self._terms, self._clock = slot, terms or Terms(), clock
         with ExitStack() as opened, errors_of_postgres(slot):
             self._asking = opened.enter_context(connected(slot))
             self._check(position)
@@ -82,6 +90,7 @@ class SlotReader:
             self._stream = opened.enter_context(closing(ReplicationStream(slot, begun.place, clock)))
             self._check_slot(position.place)  # nobody else can move it from here on
             self.stored(position)  # 3 of the last time, which a crash may have left undone
+            self._look()
             self._opened = opened.pop_all()
 
     def items(self) -> Iterator[Item]:
@@ -104,7 +113,23 @@ class SlotReader:
                     yield SourceMark.QUIET
                 else:
                     yield from self._decoding.moved(came)
+                if not isinstance(came, bytes) or came[0] in _COMMITS:
+                    yield from self._unlogged()
                 wait_s = _SILENT_S if came is None else _QUIET_S
+
+    def _look(self) -> None:
+        """Rule 4: which tables are unlike, and how far the log is by now, which has what became of them."""
+        self._looks_s = self._clock.monotonic_s() + LOOK_S
+        self._unlike = self._decoding.unlike(dict(self._asking.execute(_NUMBERS, (self._slot.publication,)).fetchall()))
+        self._unlike_at = lsn_number(_end(self._asking)) if self._unlike else 0
+
+    def _unlogged(self) -> Iterator[Item]:
+        """What rule 4 brings, where the reader stands."""
+        if not self._unlike and self._clock.monotonic_s() >= self._looks_s:
+            self._look()
+        if self._unlike and self._decoding.is_between() and self._decoding.lsn >= self._unlike_at:
+            unlike, self._unlike = self._unlike, {}
+            yield from self._decoding.became(unlike)
 
     def _undecoded(self, why: str) -> Unreadable:
         """Rule 2."""
@@ -135,7 +160,7 @@ class SlotReader:
         return self._decoding.xid
 
     def reached(self, end: str) -> bool:
-        return not end or self._decoding.lsn >= lsn_number(end)
+        return not end or (self._decoding.lsn >= lsn_number(end) and not self._unlike)
 
     def stored(self, position: Position) -> None:
         """Step 3."""
@@ -194,7 +219,8 @@ class SlotReader:
             for name, number in former.numbers.items()
             if former.tables.get(name, own).mark == held.tables.get(name, own).mark
         }
-        return held.with_numbers(now | kept)
+        met = set(kept.values())  # one of these under a new name is not met under that one yet
+        return held.with_numbers({name: number for name, number in now.items() if number not in met} | kept)
 
     def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""
@@ -252,11 +278,16 @@ def stands_by(slot: ReplicationSlot) -> list[str]:
 
 
 def current(slot: ReplicationSlot) -> str:
-    """The place up to which everything that is committed now has been written: where a record ends. The server names where
-    the next one begins, which is behind a page's header if the last one filled its page."""
-    asked = "select pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::bigint, setting::bigint from "
+    """The place up to which everything that is committed now has been written."""
     with errors_of_postgres(slot), connected(slot) as connection:
-        found = connection.execute(asked + "pg_settings where name = 'wal_segment_size'").fetchone()
+        return _end(connection)
+
+
+def _end(connection: psycopg.Connection[Any]) -> str:
+    """Where the log's last record ends. The server names where the next one begins, which is behind a page's header if the
+    last one filled its page."""
+    asked = "select pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::bigint, setting::bigint from "
+    found = connection.execute(asked + "pg_settings where name = 'wal_segment_size'").fetchone()
     if found is None:
         return lsn_text(0)
     lsn, page, segment = lsn_number(found[0]), int(found[1]), int(found[2])
