@@ -25,7 +25,7 @@ from waterclock.kafka.client import Client
 from waterclock.local import pipeline as module
 from waterclock.local import topics
 from waterclock.local.command import configured
-from waterclock.local.snapshots import NAME
+from waterclock.local.snapshots import NAME, Written
 from waterclock.local.topics import TopicSource
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.statistics import Progress
@@ -181,6 +181,32 @@ def test_every_bucket_is_written_within_seconds_however_long_a_batch_takes(tmp_p
         pipeline.run(live=True, report=after)
     assert len(behind) == 12
     assert max(behind[3:]) <= module.SNAPSHOT_S / 0.7 + 1
+
+
+def test_where_nothing_comes_every_bucket_is_written_within_seconds_and_then_no_more(tmp_path: Path) -> None:
+    file, clock = make_pipeline(tmp_path, orders(40), 2), ManualClock()
+    change(file, "[time]\n", "[time]\nclose = false\n")
+    with closing(configured(load(file))) as pipeline:
+        lacking, writes, keep = list[int](), list[int](), pipeline._keep
+
+        def counted(written: list[Written]) -> None:
+            writes.extend(len(lacking) for _ in written)
+            keep(written)
+
+        class Idle(Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                clock.advance_s(0.6)
+                lacking.append(sum(at < pipeline._batch for at in pipeline._kept.values()))
+                if len(lacking) == 12:
+                    pipeline._keep = keep  # a clean end writes all
+                    self.set()
+                return self.is_set()
+
+        pipeline._keep, pipeline._clock, pipeline._ended = counted, clock, Idle()
+        pipeline.run(live=True)
+    assert max(lacking) == 4
+    assert lacking[-6:] == [0] * 6
+    assert max(writes) <= 6
 
 
 def test_a_batch_at_the_end_of_a_topic_is_full_where_it_took_as_much_as_a_batch_takes(

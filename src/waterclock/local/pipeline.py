@@ -10,7 +10,7 @@ A start, numbered:
 
 A batch, numbered (2 to 5 stand in sinks/base.py):
     1. rows are taken, and the rules applied   2. begin   3. refuse what is applied   4. write, with the record   5. commit
-    6. the buckets whose turn it is, are written
+    6. the buckets whose turn it is, are written; of a live run also while nothing comes
 
 Rule 1: state is what the engine makes of the recorded inputs, in their order (state.py, rule 1).
 Rule 2: what a batch read is recorded, not asked again (record.py, rule 2).
@@ -313,6 +313,8 @@ class LocalPipeline:
             given = self._source.take()
             if given is not None:
                 yield given
+            else:  # rule 6 holds where nothing comes, too
+                self._keep(self._due(self._batch > min(self._kept.values())))
             if given is None or not given.is_full:  # who has more to read rests for nothing
                 self._ended.wait(self._source.idle_s if given is None else self._linger_s)
 
@@ -329,15 +331,18 @@ class LocalPipeline:
             given = Input(start, clock)
         self._place = given.place
         ruled = self._buckets.apply(number, given)
-        due = turns(self._clock.monotonic_s() - self._snapped_s, self._count)
-        written = [*ruled.written, *self._buckets.next_written(due)]
-        if due:
-            self._snapped_s = self._clock.monotonic_s()
+        written = [*ruled.written, *self._due()]
         record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
         now_s = self._clock.monotonic_s()
         batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
         self._moment_s = now_s
         return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
+
+    def _due(self, is_behind: bool = True) -> list[Written]:
+        now_s = self._clock.monotonic_s()
+        if due := turns(now_s - self._snapped_s, self._count):
+            self._snapped_s = now_s
+        return self._buckets.next_written(due) if is_behind else []
 
     def _batch_of(
         self, number: int, given: Input, ruled: Outcome, written: list[Written], record: Record, seconds: float
