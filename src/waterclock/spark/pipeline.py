@@ -22,7 +22,7 @@ run ends on Ctrl-C or `end`, or when its source was closed: when the watermark p
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -291,18 +291,14 @@ class Pipeline:
 
     def _move(self, session: SparkSession, new: Checkpoint) -> None:
         """Hand the sink over to the checkpoint `new`, and go on with that."""
-        old, stream, behind, owner, succession = (
-            self._checkpoint, self._stream, self._behind, self._owner, self._succession
-        )  # fmt: skip
-        self._have(new)
-        try:
+        old, succession = self._checkpoint, self._succession
+        with ExitStack() as of_the_old:
+            for end in (self._owner.let_go, self._behind.close, self._stream.close):
+                of_the_old.callback(end)
+            self._have(new)
             self._owner.take()
             self._outlets.hand_over(old, new)
             succession.switched()
-        finally:
-            stream.close()
-            behind.close()
-            owner.let_go()
         self._asked = new.buckets()
         self.check(session)
 
