@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -314,32 +313,6 @@ def test_a_chunk_of_a_slow_machine_is_never_smaller_than_the_first_one() -> None
     chunks.read = read
     list(SnapshotSource(log, chunks, clock).items())
     assert (len(asked) > 10, {*asked}) == (True, {1000})
-
-
-def test_who_lags_far_behind_waits_seldom_and_no_view_is_open_for_long() -> None:
-    """Each view waits for the log once: by doubling, and by no more than half a second's rows, there were three times as
-    many."""
-    clock, held = ManualClock(), Held(tables={"shop.item": HeldTable(older=OlderRest())})
-    log, chunks, asked, stands = Mock(), Mock(), list[int](), [0]
-    log.position.return_value = Position("", held=held)
-    chunks.standing.side_effect = lambda: (stands[0],)
-
-    def lagging() -> Iterator[SourceMark]:
-        while sum(asked) < 300_000:
-            clock.advance_s(10)
-            stands[0] += 1
-            yield SourceMark.QUIET
-
-    def read(rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
-        asked.append(rows)
-        clock.advance_s(rows * 25e-6)
-        own: dict[bytes, Mapping[str, str]] = {str(n).encode(): {"id": str(n)} for n in range(rows)}
-        return [Chunk(table, own, rest, (stands[0] + 1,)) for table, rest in rests.items()]
-
-    log.items.side_effect, chunks.read = lagging, read
-    list(SnapshotSource(log, chunks, clock).items())
-    assert len(asked) <= 6
-    assert max(asked) * 25e-6 <= 2 * snapshot.LONGEST_S
 
 
 def test_the_place_of_a_log_is_known_though_no_heartbeat_ever_comes() -> None:
