@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -182,3 +182,29 @@ def test_who_has_many_rows_shares_no_view_and_tables_are_not_taken_without_numbe
     marks = list(SnapshotSource(log, reader, clock, 0, sizes).items())
     assert asked == [["s.a", "s.b"], ["s.c", "s.e0", "s.e1"], ["s.e2", "s.e3", "s.e4"]]
     assert marks.count(SourceMark.COMMITTED) == len(sizes)
+
+
+def test_who_lags_far_behind_waits_seldom_and_no_view_is_open_for_long() -> None:
+    """Each view waits for the log once: by doubling, and by no more than half a second's rows, there were three times as
+    many."""
+    clock, held = ManualClock(), Held(tables={"shop.item": HeldTable(older=OlderRest())})
+    log, chunks, asked, stands = Mock(), Mock(), list[int](), [0]
+    log.position.return_value = Position("", held=held)
+    chunks.standing.side_effect = lambda: (stands[0],)
+
+    def lagging() -> Iterator[SourceMark]:
+        while sum(asked) < 300_000:
+            clock.advance_s(10)
+            stands[0] += 1
+            yield SourceMark.QUIET
+
+    def read(rests: dict[str, OlderRest], rows: int) -> list[Chunk]:
+        asked.append(rows)
+        clock.advance_s(rows * 25e-6)
+        own: dict[bytes, Mapping[str, str]] = {str(n).encode(): {"id": str(n)} for n in range(rows)}
+        return [Chunk(table, own, rest, (stands[0] + 1,)) for table, rest in rests.items()]
+
+    log.items.side_effect, chunks.read = lagging, read
+    list(SnapshotSource(log, chunks, clock).items())
+    assert len(asked) <= 6
+    assert max(asked) * 25e-6 <= 2 * snapshot.LONGEST_S

@@ -18,9 +18,11 @@ Why it is right, for one row, when the log's reader stands where its chunk is se
 So the row is exactly what it is at that point of the log: no state from the future, none from the past.
 
 Rule 1: it is a Source in front of the log's: a chunk is one more transaction of it. Nothing behind it knows of chunks.
-Rule 2: a chunk's size follows the time: it doubles while reading takes less than TARGET_S or than the wait for the log,
-        and halves when it takes much longer, down to LEAST_ROWS: on a busy machine a few rows take as long, for each chunk
-        asks for a view and the catalog. So a reader that lags far behind waits seldom, and for more rows.
+Rule 2: a chunk's size follows the time: reading may take TARGET_S, or half as long as the chunk before waited for the log,
+        up to LONGEST_S. It grows as much as that allows, up to GROWTH, and halves when it takes much longer, down to
+        LEAST_ROWS: on a busy machine a few rows take as long, for each chunk asks for a view and the catalog. So a reader
+        that lags far behind waits seldom, and for more rows: what several chunks in one view would bring, and no view is
+        open for longer than it is read.
 Rule 3: what was not accepted is read again after a pause that grows.
 Rule 4: a chunk has no transaction's name, by which a later start would go on in the middle of it: it goes whole.
 Rule 5: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
@@ -54,7 +56,8 @@ from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 1000, 1000, 100_000
-TARGET_S, LOOK_S = 0.25, 5.0
+TARGET_S, LONGEST_S, LOOK_S = 0.25, 2.0, 5.0
+GROWTH = 16
 TABLES = 100
 SAID_AT = 7  # attempts in a row: some ten seconds
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -290,10 +293,11 @@ class SnapshotSource:
     def _adapt(self) -> None:
         """Rule 2, and the rate, behind a view's last chunk."""
         now_s = self._clock.monotonic_s()
-        if self._read_s > 2 * TARGET_S:
+        may_s = max(TARGET_S, min((now_s - self._since_s) / 2, LONGEST_S))
+        if self._read_s > 2 * may_s:
             self._rows //= 2
-        elif self._read_s < max(TARGET_S, now_s - self._since_s):
-            self._rows *= 2
+        elif self._read_s < may_s:
+            self._rows = int(self._rows * min(GROWTH, max(2, may_s / max(self._read_s, 0.001))))
         most = 2 * self._view_rows if self._is_cut else MOST_ROWS
         self._rows = max(LEAST_ROWS, min(self._rows, most))
         if self._rate:

@@ -180,7 +180,7 @@ class Decoder:
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._unshown.add(relation.number)
         if not is_wanted and not self._passed:
-            self._became(f"{relation.schema}.{relation.table}", relation.number)
+            self._became(relation.title, relation.number)
         return iter(())
 
     def _became(self, name: str, number: int) -> str:
@@ -228,7 +228,7 @@ class Decoder:
     def _shown(self, relation: Relation) -> Iterator[Item]:
         """What is said before a table's first change."""
         self._unshown.remove(relation.number)
-        yield from self._met_as(f"{relation.schema}.{relation.table}", relation.number, f"transaction {self._gtid}")
+        yield from self._met_as(relation.title, relation.number, f"transaction {self._gtid}")
         yield self._catalog.shape(relation, (self._sequence, self._xoffset))
 
     def _row_change(self, message: bytes) -> Iterator[Item]:

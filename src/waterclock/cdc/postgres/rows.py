@@ -49,6 +49,10 @@ class Relation(NamedTuple):
     unsure: str = ""
     plan: TuplePlan | None = None  # compiled, where there is such
 
+    @property
+    def title(self) -> str:
+        return f"{self.schema}.{self.table}"
+
     def planned(self) -> Relation:
         """With the plan that reads its tuples, once its key is known."""
         oids = dict(zip(self.names, self.oids, strict=True))
