@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaServer, started
 
 HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "waterclock-tests" / "mysql"
 _OPTIONS = [
@@ -76,12 +76,8 @@ def running_server(folder: Path, *options: str) -> Iterator[MySqlOfSid]:
     """A server in `folder`; the test is skipped where there is none to be had."""
     _fetch()
     server = MySqlOfSid(folder, *options)
-    server.install()
-    server.start()
-    try:
+    with started(server):
         yield server
-    finally:
-        server.kill()
 
 
 def _fetch() -> None:

@@ -134,27 +134,33 @@ class Broker:
         UsageError if the name is not legal or not free, or a setting cannot be; OSError if the topic was refused, or the
         broker ended before it could be known to be kept.
         """
-        done: Future[bool] = Future()
-
-        def create() -> None:
-            role = self.inside
-
-            def end(kept: bool) -> None:
-                role.over.remove_done_callback(ended)
-                if not done.done():
-                    done.set_result(kept)
-
-            def ended(over: object) -> None:
-                end(False)
-
-            role.topics.checked_create(name, partitions, settings or {}, end)
-            role.over.add_done_callback(ended)
-
-        self.call(create)
-        if not done.result():
+        if not self._answered(
+            lambda end: self.inside.topics.checked_create(name, partitions, settings or {}, end), False
+        ):
             raise OSError(
                 f"topic {name!r} could not be kept: the disk refused it, too few replicas are in sync, or the broker ended"
             )
+
+    def _answered(self, ask: Callable[[Callable[[T], None]], object], ended: T) -> T:
+        """What `end` is called with, which `ask(end)` hands to the role; `ended` if the role is over before."""
+        answer: Future[T] = Future()
+
+        def begin() -> None:
+            role = self._present()
+
+            def end(value: T) -> None:
+                role.over.remove_done_callback(over)
+                if not answer.done():
+                    answer.set_result(value)
+
+            def over(_: object) -> None:
+                end(ended)
+
+            ask(end)
+            role.over.add_done_callback(over)
+
+        self.call(begin)
+        return answer.result()
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -167,6 +173,8 @@ class Broker:
         if not isinstance(self._clock, ManualClock):
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
         self.call(lambda: self._present().timer.advance(duration_s))
+        worker = self._present().worker  # what takes long is with it already
+        self._answered(lambda end: worker.do(lambda: None, lambda _: end(None)), None)
 
     def statistics(self) -> BrokerStatistics:
         """What the broker did so far, and what waits now: cheap enough for every second."""

@@ -106,8 +106,8 @@ class Follower:
             self.replica.changed = self._users_changed
             self.table = self._table(settings, folder, access)
             self._data.begin()
-            self._worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe, machine.monotonic_ns)))
-            self.scrub = Scrub(topics.partitions, self._worker, machine)
+            self.worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe, machine.monotonic_ns)))
+            self.scrub = Scrub(topics.partitions, self.worker, machine)
             self._scrub_after_s = settings["log.initial.task.delay.ms"] / 1000
             opened.pop_all()
 
@@ -264,7 +264,7 @@ class Follower:
     async def _settle(self) -> None:
         """Answer what can be answered, and copy no more."""
         self.scrub.close()
-        self._worker.close()
+        self.worker.close()
         self.listener.ready.send()
         await self._stop_copying()
         if self._promotion is not None:
