@@ -141,8 +141,8 @@ class Broker:
                 f"topic {name!r} could not be kept: the disk refused it, too few replicas are in sync, or the broker ended"
             )
 
-    def _answered(self, ask: Callable[[Callable[[T], None]], object], ended: T) -> T:
-        """What `end` is called with, which `ask(end)` hands to the role; `ended` if the role is over before."""
+    def _answered(self, ask: Callable[[Callable[[T], None]], object], ended: T, wait_s: float | None = None) -> T:
+        """What `end` is called with, which `ask(end)` hands to the role; `ended` if that, or the wait, is over before."""
         answer: Future[T] = Future()
 
         def begin() -> None:
@@ -160,7 +160,9 @@ class Broker:
             role.over.add_done_callback(over)
 
         self.call(begin)
-        return answer.result()
+        with suppress(TimeoutError):
+            return answer.result(wait_s)
+        return ended
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -169,12 +171,15 @@ class Broker:
         self.close()
 
     def advance_s(self, duration_s: float) -> None:
-        """Turn the broker's `ManualClock`, and have everything happen that is due by then."""
+        """Turn the broker's `ManualClock`, and have everything happen that is due by then.
+
+        A disk that takes longer than a second for it is not waited for.
+        """
         if not isinstance(self._clock, ManualClock):
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
         self.call(lambda: self._present().timer.advance(duration_s))
         worker = self._present().worker  # what takes long is with it already
-        self._answered(lambda end: worker.do(lambda: None, lambda _: end(None)), None)
+        self._answered(lambda end: worker.do(lambda: None, lambda _: end(None)), None, wait_s=1)
 
     def statistics(self) -> BrokerStatistics:
         """What the broker did so far, and what waits now: cheap enough for every second."""
