@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
+from waterclock.broker.log.memo import Memo
 from waterclock.broker.rhythm import Rhythm
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -124,6 +126,22 @@ def there(broker: Broker, topic: str = "t") -> list[int]:
     found = broker.inside.topics.partition(topic, 0)
     assert found is not None
     return broker.call(lambda: [segment.base for segment in found.segments])
+
+
+def test_what_was_due_is_done_once_the_clock_has_been_turned(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start moves behind a flush by another thread: how-to/test-time-by-hand.md looks at it at once."""
+    fill(broker)
+    save = Memo.save
+
+    def slow(self: Memo, start: int = 0) -> None:
+        time.sleep(0.1)
+        save(self, start)
+
+    monkeypatch.setattr(Memo, "save", slow)
+    broker.advance_s(WEEK_S + DAY_S)
+    found = broker.inside.topics.partition("t", 0)
+    assert found is not None
+    assert broker.call(lambda: found.start) == 5
 
 
 def test_a_broker_without_work_is_called_for_the_scrub_alone(broker: Broker) -> None:
