@@ -32,10 +32,12 @@ STEPS = ("fence", "fenced", "begin", "store", "finish", "finished", "source")
 class CaptureProcess(Process):
     """`lost`: the breaks since the last commit; `has_begun`: whether both ends were there once; `position`: what Kafka
     holds of it; `fenced_at`: what was committed when it had fenced all others; `is_overtaken`: by one that has committed,
-    when it was fenced; `dies_at`: the step that `dies` waits for, so many times."""
+    when it was fenced; `skips`: the transactions that its command leaves out; `dies_at`: the step that `dies` waits for,
+    so many times."""
 
-    def __init__(self, node: CaptureNode) -> None:
+    def __init__(self, node: CaptureNode, skips: frozenset[str]) -> None:
         super().__init__(f"{node.name}.{node.starts}")
+        self.skips = skips
         self.node, self.stops, self.has_begun, self.is_overtaken = node, False, False, False
         self.lost = self.unreachable_until = self.steps = 0
         self.position: Position | None = None
@@ -138,7 +140,7 @@ class CaptureNode:
         if self.alive or not self.is_wanted:
             return
         self.starts += 1
-        process = self.process = CaptureProcess(self)
+        process = self.process = CaptureProcess(self, frozenset(self.promises.skip))
         process.main(_rest())
         process.begin_thread(partial(self._live, process), "capture")
 
@@ -186,7 +188,7 @@ class CaptureNode:
 
     def _source(self, process: CaptureProcess, position: Position) -> Source:
         refusal = put_aside if self.target.dead_letters else stop
-        source = LogSource(self.database, position, frozenset(self.promises.skip), refusal)
+        source = LogSource(self.database, position, process.skips, refusal)
         process.has_begun = True
         return source
 

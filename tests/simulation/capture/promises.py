@@ -117,7 +117,7 @@ class Promises:
 
     def _unreadable(self, process: Any, said: str) -> str:
         bad = next((one for one in self.database.log if f"--skip {one.name};" in said), None)
-        if bad is None or not bad.is_bad or bad.name in self.skip:
+        if bad is None or not bad.is_bad or bad.name in process.skips:
             return "it names no way on"
         number, _ = mark_of(process.position) if process.position is not None else (1, 0)
         return "" if number == bad.number else f"what was committed before is not delivered: {process.position}"
