@@ -59,7 +59,8 @@ def run(figures: dict[str, Any]) -> Iterator[str]:
     for name, one in figures["sorts"].items():
         seeds = ", ".join(f"{first} to {last}" for first, last in one["seeds"])
         yield f"| {name} | {amounts(one)} | `{one['command']}` | {seeds} |"
-    yield f"| all: {len(figures['violations'])} violations | {amounts(figures)} | | |"
+    bad = [f"{one['seed']} ({', '.join(one['kinds'])})" for one in figures["violations"]]
+    yield f"| all | {amounts(figures)} | | {len(bad)} violations{': ' * bool(bad)}{'; '.join(bad)} |"
 
 
 def amounts(one: dict[str, Any]) -> str:
