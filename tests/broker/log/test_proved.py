@@ -32,6 +32,7 @@ from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.removal import begin_anew
 from waterclock.broker.log.swap import CLEANED
 from waterclock.broker.wire.errors import Error
 
@@ -314,6 +315,56 @@ def test_a_segment_behind_a_hole_is_set_aside(data: Path, caplog: pytest.LogCapt
     assert offsets(opened(data, SETTINGS)) == list(range(49))
     assert path(data, 50, "log.unknown").read_bytes() == behind
     assert "what came before it is not there" in caplog.text
+
+
+@pytest.mark.parametrize("start", [0, 30])
+@pytest.mark.parametrize("its_index_too", [False, True])
+def test_a_log_of_which_nothing_was_ever_flushed_begins_where_it_began_if_its_first_file_is_gone(
+    tmp_path: Path, start: int, its_index_too: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut may take the first name, and keep a later one. Whoever begins at the start reads from there, and a
+    producer sends again what it was not told of."""
+    log = opened(tmp_path, SETTINGS)
+    if start:
+        log = begin_anew(log, start)
+        opened(tmp_path, SETTINGS).take_snapshot()  # it proves no record
+    sent = [batch([Rec(b"k", b"v" * 1000, NOW)], producer=(7, 0, n)) for n in range(20)]
+    for one in sent:
+        assert log.append(memoryview(bytearray(one)), NOW)[0] == Error.NONE
+    behind = path(tmp_path, start + 18).read_bytes()
+    path(tmp_path, start).unlink()
+    if its_index_too:
+        path(tmp_path, start, "index").unlink()
+        path(tmp_path, start + 18, "index").unlink()
+    again = opened(tmp_path, SETTINGS, rebooted=True)
+    assert (again.start, again.end, offsets(again)) == (start, start, [])
+    assert again.append(memoryview(bytearray(sent[0])), NOW) == (Error.NONE, start)
+    assert path(tmp_path, start + 18, "log.unknown").read_bytes() == behind
+    assert "what came before it is not there" in caplog.text
+
+
+@pytest.mark.parametrize("proof", ["a snapshot", "a file that was renamed"])
+def test_a_log_whose_first_file_is_gone_is_kept_if_anything_proves_that_it_had_come_so_far(
+    data: Path, proof: str
+) -> None:
+    """Of what was flushed the indexes need not be: a power cut may take their rows."""
+    if proof == "a snapshot":
+        opened(data, SETTINGS).take_snapshot()
+        path(data, 0).unlink()
+    else:
+        path(data, 0).rename(path(data, 0, "log.damaged"))
+    for base in (0, 18, 36):
+        os.truncate(path(data, base, "index"), 0)
+    assert offsets(opened(data, SETTINGS, rebooted=True)) == [*range(18, 50)]
+
+
+def test_so_is_one_that_begins_with_what_its_leader_had_lost(tmp_path: Path) -> None:
+    log = opened(tmp_path, SETTINGS)
+    log.resume(18)
+    fill(log, 3)
+    os.truncate(path(tmp_path, 18, "index"), 0)
+    again = opened(tmp_path, SETTINGS, rebooted=True)
+    assert (again.start, offsets(again)) == (0, [18, 19, 20])
 
 
 def test_the_end_before_a_segment_without_an_index_is_torn_only_if_the_machine_was_started_anew(

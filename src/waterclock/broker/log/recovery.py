@@ -3,7 +3,7 @@
 1. What a compaction had begun is finished or thrown away (swap.py).
 2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
 3. The others, most often the last alone, are read from their index's last row on (tail.py): what the index names was
-   durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
+   durable. The first batch that is not whole, or not there, ends the log: it and all after it were never acknowledged.
 4. Producers and aborted transactions are learned of (snapshot.py).
 
     proves what was durable             how far
@@ -135,6 +135,9 @@ class Recovery:
         """The partition, once everything is found and durable."""
         partition = self._partition
         segments, memo = partition.segments, partition.memo
+        if self._follow_nothing():
+            self._set_aside(0)
+            segments.append(Segment(partition.folder, memo.start))
         first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
         if not segments and self._left is not None and not self._gone:  # it was empty, and a power cut took the name
             segments.append(Segment(partition.folder, self._left.end))
@@ -160,16 +163,30 @@ class Recovery:
         self._flush_what_is_unproved(unproved, end)
         return partition
 
+    def _follow_nothing(self) -> bool:
+        """Whether the first file is gone, and nothing proves that anything behind the log's start was ever durable: a power
+        cut took its name, and left those of later ones. What is in them no producer was told of; kept, it would move the
+        start for readers, and whoever sends the first batches again would be out of order."""
+        memo, segments = self._partition.memo, self._partition.segments
+        known = max([self._proved, *(witness.known for witness in self._witnesses)])
+        if not segments or segments[0].base <= memo.start or known > memo.start:
+            return False
+        lost = memo.lost is not None and memo.lost[1] == segments[0].base
+        return not lost and all(self._never_flushed(segment) for segment in segments)
+
+    def _never_flushed(self, segment: Segment) -> bool:
+        """Whether its index proves nothing. A power cut may take its name, and leave that of the log, which was made after
+        it."""
+        index = segment.path + ".index"
+        return not os.path.getsize(index) if os.path.exists(index) else self._said.rebooted
+
     def _first_unproved(self) -> int:
         """The number of the first segment that nothing proves durable."""
         segments = self._partition.segments
         if self._left is not None:
             return len(segments) - 1
         for number in range(len(segments) - 1, 0, -1):
-            index = segments[number].path + ".index"
-            # a power cut may take its name, and leave that of the log, which was made after it
-            never_flushed = not os.path.getsize(index) if os.path.exists(index) else self._said.rebooted
-            if self._proved > segments[number].base or not never_flushed:
+            if self._proved > segments[number].base or not self._never_flushed(segments[number]):
                 return number
         return 0
 
@@ -211,16 +228,19 @@ class Recovery:
                 self._tell_gap(end, following, "a file between")
                 end = following
             elif segment.size < size or end != following:  # a file between may be gone with its name
-                for later in segments[number + 1 :]:  # nothing proves that anything of them was durable
-                    if later.size:
-                        place = set_aside(later.path + ".log", later.path + ".log" + tail.UNKNOWN)
-                        log.warning(
-                            "%s.log lies in %s from now on: what came before it is not there", later.path, place
-                        )
-                    later.delete()
-                del segments[number + 1 :]
+                self._set_aside(number + 1)
                 break
         return end
+
+    def _set_aside(self, number: int) -> None:
+        """Take out the segments from that one on: nothing proves that anything of them was durable."""
+        segments = self._partition.segments
+        for later in segments[number:]:
+            if later.size:
+                place = set_aside(later.path + ".log", later.path + ".log" + tail.UNKNOWN)
+                log.warning("%s.log lies in %s from now on: what came before it is not there", later.path, place)
+            later.delete()
+        del segments[number:]
 
     def _at_least_proved(self, end: int) -> int:
         """The log's end, or where it was once, if a file behind it is gone."""
