@@ -9,7 +9,7 @@ Rule 3: `topics` is what any broker knows: one that has just begun to follow may
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,13 +113,14 @@ class Admin:
 
     def gone(self, ids: Mapping[str, str]) -> list[str]:
         """Those of the topics that are not there any more, or are others under their names; errors as of `topic_id`."""
-        found = []
-        for topic, id in ids.items():
-            with suppress(TopicGone):
-                if self.topic_id(topic) == id:
-                    continue
-            found.append(topic)
-        return found
+        return [topic for topic, id in ids.items() if self.lacks(topic, id)]
+
+    def lacks(self, topic: str, id: str | None = None) -> bool:
+        """Whether a topic is not there, or is another one than that of the `id`; errors as of `topic_id`."""
+        try:
+            return self.topic_id(topic) != id and id is not None
+        except TopicGone:
+            return True
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic, as Kafka names them; TopicGone and UsageError as for its id."""
