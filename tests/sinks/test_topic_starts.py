@@ -41,9 +41,10 @@ def test_what_the_broker_does_not_know_just_now_is_not_taken_for_empty(
     monkeypatch.setattr(sink._asking(), "ends", lambda places: {})
     with pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
         apply_once(sink, batch(0))
-    with closing(store.sink()) as late, pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
+    with closing(store.sink()) as late:
         monkeypatch.setattr(late._asking(), "ends", lambda places: {})
-        late.look(SCHEMA)
+        with pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
+            late.look(SCHEMA)
     monkeypatch.undo()
     assert apply_once(sink, batch(0)) is False
     assert everything(store) == of_batches(0)
