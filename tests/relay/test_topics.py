@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.wire.topics import Topics, prepare
+from waterclock.outbox.log import OutboxLog
+from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 from waterclock.testing import Broker, Error
 
 _numbers = count()
@@ -91,3 +92,18 @@ def test_partition_counts_that_differ_are_refused_with_the_command_that_mends_it
     make(relay_broker, topics.settled, 3, retention_ms="-1")
     with pytest.raises(UsageError, match=f"--alter --topic {topics.settled} --partitions 4"):
         prepare(admin_of(relay_broker), topics, 3, "h:1")
+
+
+def test_a_list_that_lags_says_nothing_of_what_is_there(
+    relay_broker: Broker, topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or another relay made them meanwhile: with its own number, and none of them was deleted."""
+    admin = admin_of(relay_broker)
+    assert prepare(admin, topics, 3, "h:1") == 3
+    monkeypatch.setattr(Admin, "topics", lambda admin: {})
+    assert prepare(admin, topics, 5, "h:1") == 3
+    make_what_is_gone(admin, topics, 3)
+    assert not caplog.messages
+    outbox = OutboxLog(base_settings(relay_broker.bootstrap, {}), topics, (int, int))
+    outbox.open()
+    assert outbox._partitions == 3

@@ -41,6 +41,10 @@ def test_what_the_broker_does_not_know_just_now_is_not_taken_for_empty(
     monkeypatch.setattr(sink._asking(), "ends", lambda places: {})
     with pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
         apply_once(sink, batch(0))
+    with closing(store.sink()) as late:
+        monkeypatch.setattr(late._asking(), "ends", lambda places: {})
+        with pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
+            late.look(SCHEMA)
     monkeypatch.undo()
     assert apply_once(sink, batch(0)) is False
     assert everything(store) == of_batches(0)
@@ -179,3 +183,30 @@ def test_one_that_is_gone_before_anything_was_written_ends_the_start_and_the_nex
             sink.open(SCHEMA)
         sink.open(SCHEMA)
         assert apply_once(sink, batch(0)) is True
+
+
+def test_who_lists_topics_before_the_other_makes_them_does_not_take_its_records_for_a_strangers(
+    store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that stood still between its list and its look; or a broker answered that lags."""
+    apply_once(sink, batch(0))
+    there = store.admin().topics()
+    for known in ((), ("",), ("", "_dead_letters"), ("_batches",)):
+        listed = {name: there[name] for name in (store.named("results") + part for part in known)}
+        monkeypatch.setattr(Admin, "topics", lambda admin, listed=listed: listed)
+        with closing(store.sink()) as late:
+            assert late.look(SCHEMA) == []
+            late.open(SCHEMA)
+            assert late.totals() == sink.totals()
+
+
+def test_what_a_list_lacks_is_removed_with_the_rest(
+    store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results alone would be nobody's, and refused for ever."""
+    apply_once(sink, batch(0))
+    topics, batches = Admin.topics, store.named("results_batches")
+    monkeypatch.setattr(Admin, "topics", lambda admin: {batches: 1} if batches in topics(admin) else {})
+    sink.remove()
+    monkeypatch.undo()
+    assert not [name for name in store.admin().topics() if name.startswith(store.named("results"))]

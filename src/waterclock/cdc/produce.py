@@ -189,7 +189,7 @@ class CaptureTopics:
         """Make the topic of schemas; the value is whether it was there."""
         was_there = self._schemas in self._there
         if not was_there:
-            self._admin.make(self._schemas, 1, COMPACTED)
+            was_there = self._admin.make(self._schemas, 1, COMPACTED) is not None
             self._there[self._schemas] = 1
         return was_there
 
@@ -217,8 +217,7 @@ class CaptureTopics:
 
     def _partitions(self, topic: str, wanted: int) -> int:
         if topic not in self._there:
-            self._admin.make(topic, wanted)
-            self._there[topic] = wanted
+            self._there[topic] = self._admin.make(topic, wanted) or wanted
         return self._there[topic]
 
 

@@ -9,12 +9,12 @@ Rule 3: `topics` is what any broker knows: one that has just begun to follow may
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewTopic
+from confluent_kafka.admin import ConfigResource, NewTopic, TopicDescription
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
@@ -78,15 +78,17 @@ class Admin:
             ) from None
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
-    def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses, EnvironmentMissing if
-        it went away."""
+    def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> int | None:
+        """Make a topic. One that was there is as good, be it that somebody made it meanwhile or that the list lacked it:
+        then how many partitions it has. UsageError if Kafka refuses, EnvironmentMissing if it went away."""
         (made,) = self.client.create_topics([NewTopic(topic, partitions, config=dict(settings or {}))]).values()
         try:
             made.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _error_of(f"Kafka does not make the topic {topic}", error) from None
+            return self.partitions(topic)
+        return None
 
     def remove(self, topics: Collection[str]) -> None:
         """Delete topics, and wait until they are gone; one that is gone already is as good. UsageError if Kafka refuses."""
@@ -105,21 +107,29 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. TopicGone if it is not there,
         UsageError if Kafka does not say."""
+        return str(self._described(topic).topic_id)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, by the word of who leads; EnvironmentMissing if it is gone again."""
+        with there_just_now():
+            return len(self._described(topic).partitions)
+
+    def _described(self, topic: str) -> TopicDescription:
         try:
-            described = self._once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
+            return self._once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not describe the topic {topic}", error) from None
-        return str(described.topic_id)
 
     def gone(self, ids: Mapping[str, str]) -> list[str]:
         """Those of the topics that are not there any more, or are others under their names; errors as of `topic_id`."""
-        found = []
-        for topic, id in ids.items():
-            with suppress(TopicGone):
-                if self.topic_id(topic) == id:
-                    continue
-            found.append(topic)
-        return found
+        return [topic for topic, id in ids.items() if self.lacks(topic, id)]
+
+    def lacks(self, topic: str, id: str | None = None) -> bool:
+        """Whether a topic is not there, or is another one than that of the `id`; errors as of `topic_id`."""
+        try:
+            return self.topic_id(topic) != id and id is not None
+        except TopicGone:
+            return True
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic, as Kafka names them; TopicGone and UsageError as for its id."""

@@ -71,10 +71,9 @@ class OutboxLog:
     def open(self) -> None:
         """The same, without what a first start does."""
         admin = Admin(self._settings)
-        there = admin.topics()
-        if self.state not in there:
+        if self.state not in admin.topics():
             admin.make(self.state, 2, COMPACTED)
-        self._partitions = there[self._topics.input]
+        self._partitions = admin.partitions(self._topics.input)
         with there_just_now():
             limits = admin.settings(self._topics.input)
         self._limit = min(int(limits[name]) for name in _LIMITS if name in limits) - _AROUND

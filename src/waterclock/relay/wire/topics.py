@@ -56,9 +56,10 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
     """Make what is missing, and check what is there (rule 2); how many partitions the input has."""
     there = admin.topics()
     count = there.get(topics.input, there.get(topics.settled, partitions))
-    for topic in (topic for topic in topics if topic not in there):
-        admin.make(topic, count, KEPT if topic in (topics.input, topics.settled) else None)
-    there = {**dict.fromkeys(topics, count), **there}
+    for topic in (topic for topic in topics if topic not in there):  # the input first
+        made = admin.make(topic, count, KEPT if topic in (topics.input, topics.settled) else None)
+        there[topic] = made or count
+        count = there[topics.input]
     if there[topics.settled] != count:
         fewer = min(topics.input, topics.settled, key=there.__getitem__)
         raise UsageError(
@@ -81,8 +82,8 @@ def make_what_is_gone(admin: Admin, topics: Topics, partitions: int) -> None:
         there = admin.topics()
         gone = [topic for topic in (topics.replies, topics.dead) if topic not in there]
         for topic in gone:
-            admin.make(topic, partitions)
-            log.warning("the topic %s was deleted: it is made again, empty", topic)
+            if admin.make(topic, partitions) is None:
+                log.warning("the topic %s was deleted: it is made again, empty", topic)
     except WaterclockError:
         return  # the next turn tells
 

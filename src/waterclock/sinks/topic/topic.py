@@ -122,14 +122,13 @@ class TopicSink:
         """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
         sink wrote to stay: who made them wants them."""
         admin = Admin(self._settings)
-        there = admin.topics()
-        is_ours, others = self._whose(there)
+        is_ours, others = self._whose(admin, admin.topics())
         if not is_ours:
             if others:
                 raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
             return
         self._let_go()
-        admin.remove([self._name(part) for part in _PARTS if self._name(part) in there])
+        admin.remove([self._name(part) for part in _PARTS])
         self._marks = Marks()
 
     def last_applied(self) -> LastBatch | None:
@@ -232,10 +231,11 @@ class TopicSink:
         return f"the topic {self._name(part)!r} at {self._servers}"
 
     def _faults(self, admin: Admin, there: Mapping[str, int], wanted: Columns) -> Iterator[str]:
-        """What is wrong with what is there."""
-        is_ours, others = self._whose(there)
+        """What is wrong with what is there. `there` is a list of any broker, of before: what it lacks is asked for."""
+        is_ours, others = self._whose(admin, there)
         if is_ours:
-            for part in (part for part in _PARTS if self._name(part) not in there):
+            missing = [part for part in _PARTS if self._name(part) not in there]
+            for part in (part for part in missing if admin.lacks(self._name(part))):
                 yield (
                     f"{self._place(part)} is gone, and {self._name(BATCHES)!r} says that it was written to. Make it again, "
                     "to go on behind what it held, or start over with --fresh."
@@ -253,18 +253,17 @@ class TopicSink:
                 settings = admin.settings(self._name(BATCHES))
             yield from sentences_of(partial(self._refuse_forgetful, settings))
 
-    def _whose(self, there: Mapping[str, int]) -> tuple[bool, list[str]]:
+    def _whose(self, admin: Admin, there: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Whether the topics are ours; and of those that are not, the parts that hold something."""
-        if self._is_ours(there):
+        batches = self._name(BATCHES)
+        if batches in there and self._is_ours():
             return True, []
         others = self._of_others(there)
-        # a sink that began meanwhile has written its columns before all else
-        return (True, []) if others and self._is_ours(there) else (False, others)
+        # a sink that began since the list was made has made its topics, and written its columns before all else
+        return (True, []) if others and not admin.lacks(batches) and self._is_ours() else (False, others)
 
-    def _is_ours(self, there: Mapping[str, int]) -> bool:
+    def _is_ours(self) -> bool:
         """Whether a sink wrote to these topics; the columns are what it writes first."""
-        if self._name(BATCHES) not in there:
-            return False
         with suppress(StateMismatch):
             self._look()
         return self._marks.columns is not None
@@ -320,12 +319,11 @@ class TopicSink:
         """Step 2."""
         name, marks = self._name(BATCHES), self._marks
         end = self._asking().ends([(name, 0)]).get((name, 0))
-        if end is None and self._ids:
-            # such as one that has just started: what it does not know of is not empty
+        if end is None:  # such as one that has just started: what it does not know of is not empty
             raise SinkLost(f"the broker that answers at {self._servers} does not know the topic {name!r}")
-        for message in committed(self._reading, (name, 0), marks.position, end or 0, self._clock):
+        for message in committed(self._reading, (name, 0), marks.position, end, self._clock):
             marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
-        marks.position = max(marks.position, end or 0)
+        marks.position = max(marks.position, end)
 
     def _begin_anew(self) -> None:
         self._refuse_made_anew()
