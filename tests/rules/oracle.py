@@ -310,12 +310,12 @@ class Oracle:
     def fire_first(self, name: str, key: Key) -> bool:
         """Do what is due first for this key; False when there is nothing to do."""
         due = [
-            (deadline.due, 0, deadline.made, deadline)
+            (deadline.due, 1, deadline.made, deadline)
             for deadline in key.deadlines
             if deadline.due <= self.watermark and (deadline.delivers or not self.holds_before(key, deadline.due))
         ]
         if gap := self.overdue(key, self.watermark):
-            due.append((gap[0], 1, gap[1], None))
+            due.append((gap[0], 0, gap[1], None))  # a deadline comes after what is released by then
         ties = [[(getattr(row, name) is not None, getattr(row, name)) for name in self.spec.tie] for row in key.waiting]
         in_turn = sorted(range(len(key.waiting)), key=lambda place: (key.waiting[place].time, ties[place], place))
         waiting = [(turn, key.waiting[place]) for turn, place in enumerate(in_turn)]

@@ -86,7 +86,7 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
     """Rows as they arrive, each at most `watermark_delay` behind the newest before it, unless `late`."""
     watermark_delay = draw(st.sampled_from([0, 1, 6, 20, 45]))
     disorder = watermark_delay * 2 + 12 if late else watermark_delay
-    epoch = draw(st.sampled_from(EPOCHS))
+    epoch, grain = draw(st.sampled_from(EPOCHS)), draw(st.sampled_from([1, 1, 10]))  # 10: much is due at one instant
     at = {"a": epoch, "b": epoch}
     number = {"a": 0, "b": 0}
     arrivals: list[tuple[int, int, Row]] = []
@@ -96,10 +96,10 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
             when = max(at.values()) + draw(st.integers(-3, 8))
             arrivals.append((when, count, Row(None, when)))
             continue
-        at[key] += draw(st.integers(-8, 12))  # times need not follow the sequence
+        at[key] += draw(st.integers(-8, 12)) // grain * grain  # times need not follow the sequence
         number[key] += draw(st.sampled_from([1, 1, 1, 1, 2, 3, 0, 10**9]))
         number[key] = max(number[key], 1)
-        near = st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after)
+        near = st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after // grain * grain)
         more = draw(near), draw(near), draw(st.sampled_from([None, 1, 2, 3]))
         row = Row(key, at[key], f"e{count:02}", number[key], draw(st.sampled_from(TYPES)), *more)
         for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2]))):  # kept, lost or doubled

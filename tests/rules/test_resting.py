@@ -223,9 +223,9 @@ def test_what_a_deadline_makes_due_comes_behind_older_ones_of_its_time() -> None
     assert fired == ["first", "older", "made last", "later"]
 
 
-def test_of_deadlines_of_one_time_those_of_the_kind_ahead_fire_first() -> None:
+def test_of_deadlines_of_one_time_those_of_the_kinds_ahead_fire_first() -> None:
     fired: list[Deadline] = []
-    deadlines = Deadlines(fired.append, 0, ahead="ahead")
+    deadlines = Deadlines(fired.append, 0, ahead=("ahead",))
     for due, kind in ((9, "x"), (10, "x"), (10, "ahead"), (10, "y"), (10, "ahead")):
         deadlines.add((due, kind, "key", None, None))
     deadlines.advance(10)

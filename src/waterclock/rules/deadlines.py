@@ -19,7 +19,7 @@ more time than the rules themselves; slots of plain tuples are carried over unre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
@@ -81,7 +81,7 @@ class Slots:
 class Deadlines:
     """Deadlines in, due ones out through `fire(deadline)`, which may add more.
 
-    Of deadlines with the same due time, those of the kind `ahead` fire first; the others in the order of making.
+    Of deadlines with the same due time, those of the kinds `ahead` fire first; the others in the order of making.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Deadlines:
         fire: Callable[[Deadline], None],
         watermark: int,
         unpack: Unpack = list,
-        ahead: str | None = None,
+        ahead: Container[str] = (),
         announce: Callable[[list[Deadline]], None] = lambda due: None,
     ) -> None:
         """`announce` sees the deadlines that rested and will fire now, before the first of them does."""
         self._fire = fire
         self._unpack = unpack
-        self._is_behind: Callable[[Deadline], bool] = lambda deadline: deadline[1] != ahead
+        self._is_behind: Callable[[Deadline], bool] = lambda deadline: deadline[1] not in ahead
         self._announce = announce
         self._levels = [Slots(bits) for bits in LEVEL_BITS]
         self._move(watermark)
@@ -108,12 +108,13 @@ class Deadlines:
         due = deadline[0]
         if due <= self._watermark:
             self._made += 1
-            heappush(self._overdue, (due, self._made, deadline))
+            place = self._made if self._is_behind(deadline) else self._made - 2**63
+            heappush(self._overdue, (due, place, deadline))
         else:
             self._rest(deadline)
 
     def give_back(self, deadline: Deadline) -> None:
-        """One that fired and had to wait is due still: it fires as `add` says, before all of its time that are here now."""
+        """One that fired and had to wait is due still: it fires as `add` says, before those of its time that are behind."""
         self._given_back += 1
         heappush(self._overdue, (deadline[0], self._given_back, deadline))
 

@@ -238,7 +238,7 @@ class Engine:
             self._waking(keys)
 
     def _make_deadlines(self) -> Deadlines:
-        return Deadlines(self._fire, self.watermark, self._unpack, _COMPLETE, self._wake_of)
+        return Deadlines(self._fire, self.watermark, self._unpack, (_COMPLETE, _OVERDUE), self._wake_of)
 
 
 # Duplicates ----------------------------------------------------------------------------------------------------

@@ -143,6 +143,15 @@ STORIES: dict[str, tuple[Rules, list[tuple[list[Row], int]], list[str]]] = {
         ],
         ["3", "e4", "e4", "e1", "e2"],
     ),
+    "a delivery goes out behind what the end of a gap releases at its moment, whichever was there first": (
+        TYPED.order(wait=10).deliver_at("deliver"),
+        [
+            ([Row("a", 9, "e1", 1, deliver=30), Row("a", 9, "e2", 2, deliver=32)], 0),
+            ([Row("a", 20, "e4", 4, deliver=5), Row("a", 22, "e6", 6, deliver=4)], 1),
+            ([], 40),
+        ],
+        ["3", "e4", "e1", "5", "e6", "e2"],
+    ),
     "a delivery that was made before a deadline of its moment goes out before it, from a store too": (
         Rules(key="key", time="time", id="id", type="type")
         .deliver_at("deliver")

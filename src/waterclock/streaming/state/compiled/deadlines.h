@@ -3,7 +3,7 @@
  * Who drives the engine keeps the packed chunks, slot by slot. It moves the watermark, opens slots, level after level from
  * the highest down, gives what each held (its chunks in order, then what is fresh in it), and then lets all fire.
  *
- * Rule 1: never early. By due time; of equal ones COMPLETE first, the others in the order in which they were made.
+ * Rule 1: never early. By due time; of equal ones first what releases events, the others in the order of making.
  * Rule 2: what is fresh in a slot is taken out of it before its chunks pass: what is not due goes into the very slot again
  *         where there is no lower level, and was made before.
  * Rule 3: a deadline knows its key by its text: that of a delivery may rest.
@@ -46,9 +46,9 @@ class Deadlines {
         if (made.due > watermark)
             rest(made);
         else
-            overdue.push(Overdue{made.due, ++count, made});
+            overdue.push(Overdue{made.due, ++(is_ahead(made) ? ahead : count), made});
     }
-    /* One that fired and had to wait is due still: it fires before all of its time that are here now. */
+    /* One that fired and had to wait is due still: it fires before those of its time that are behind. */
     void give_back(const Deadline &waited) { overdue.push(Overdue{waited.due, ++given_back, waited}); }
     /* One that rested: it is due, or goes down. */
     void pass(const Deadline &rested) {
@@ -73,7 +73,7 @@ class Deadlines {
     }
     void in_order() {
         std::stable_sort(due.begin(), due.end(), [](const Deadline &a, const Deadline &b) {
-            return a.due != b.due ? a.due < b.due : a.kind == COMPLETE && b.kind != COMPLETE;
+            return a.due != b.due ? a.due < b.due : is_ahead(a) && !is_ahead(b);
         });
     }
     template <class Fire> void fire_all(Fire fire) {
@@ -96,8 +96,10 @@ class Deadlines {
         bool is_before(const Deadline &rested) const { return due != rested.due ? due < rested.due : made < 0; }
     };
     std::priority_queue<Overdue> overdue; /* what was due when it was made, the first on top */
-    int64_t opened[LEVELS - 1], count = 0, given_back = INT64_MIN; /* the end of the open slot of each level but the lowest */
+    int64_t opened[LEVELS - 1]; /* the end of the open slot of each level but the lowest */
+    int64_t count = 0, given_back = INT64_MIN / 2, ahead = INT64_MIN;
 
+    static bool is_ahead(const Deadline &one) { return one.kind == COMPLETE || one.kind == OVERDUE; }
     void rest(const Deadline &made) {
         int level = LEVELS - 1;
         while (level > 0 && made.due >= opened[level - 1])
