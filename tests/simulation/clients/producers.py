@@ -18,10 +18,15 @@ from tests.simulation.promises import Write
 from waterclock.simulation.world import world
 
 KeyAndValue = tuple[bytes, bytes | None]
+Unanswered = tuple[list[Write], int, list[KeyAndValue]]
+KNOWN = 5  # batches: a broker knows as many of a producer (Apache Kafka: NUM_BATCHES_TO_RETAIN) as may be on their way
 
 
 class Producer(Actor):
-    """`left` are the batches of each partition that are not acknowledged: (writes, sequence, records)."""
+    """`left` are the batches of each partition that are not acknowledged: (writes, sequence, records).
+
+    `said` are the last that were acknowledged, with those that are not acknowledged of the same producer id.
+    """
 
     def __init__(self, *args: Any, tps: tuple[Place, ...] = (*PLAIN, INPUT)) -> None:
         self.tps = tps
@@ -30,9 +35,7 @@ class Producer(Actor):
     def begin(self) -> None:
         self.id: int | None = None
         self.latest: dict[tuple[int | None, Place], int] = {}
-        self.said: dict[
-            Place, tuple[list[KeyAndValue], int, int, int, int | None]
-        ] = {}  # the last that was acknowledged
+        self.said: dict[Place, tuple[list[KeyAndValue], int, int, int, int | None, list[Unanswered]]] = {}
 
     async def work(self) -> None:
         if self.id is None:
@@ -41,7 +44,7 @@ class Producer(Actor):
                 return await self.go_elsewhere("init", error)
             self.id, self.epoch = producer, epoch
             self.next: dict[Place, int] = {}
-            self.left: dict[Place, list[tuple[list[Write], int, list[KeyAndValue]]]] = {}
+            self.left: dict[Place, list[Unanswered]] = {}
         self.fill()
         await self.round()
         await self.between(0.2)
@@ -50,9 +53,9 @@ class Producer(Actor):
     def fill(self) -> None:
         """More batches; sometimes as many for one partition as may be on their way."""
         burst = self.rng.choice(self.tps) if self.rng.random() < 0.15 else None
-        for _ in range(5 if burst else self.rng.randrange(1, 5)):
+        for _ in range(KNOWN if burst else self.rng.randrange(1, 5)):
             tp = burst or self.rng.choice(self.tps)
-            if len(self.left.get(tp, ())) < 5:
+            if len(self.left.get(tp, ())) < KNOWN:
                 self.batch_for(tp)
 
     def batch_for(self, tp: Place) -> None:
@@ -113,15 +116,19 @@ class Producer(Actor):
         writes, _, records = batches.pop(at)
         self.history.acknowledged(writes, base)
         if self.id is not None and sequence == self.latest[self.id, tp]:
-            self.said[tp] = records, self.id, self.epoch, sequence, base
+            self.said[tp] = records, self.id, self.epoch, sequence, base, batches
 
     async def ask_again(self, kafka: Kafka) -> None:
-        """In the end: what was acknowledged last is known, and stands there once."""
-        for tp, (records, *who, base) in self.said.items():
-            data = batch(records, world().wall_ms(), *who)
-            ask = partial(kafka.produce, tp, data)
-            error, found = await sure(self.universe, kafka, f"again {tp}", ask, k.FINAL)
-            if error not in (k.NONE, k.DUPLICATE):
-                self.refused(f"produce {tp} of {who} again", error)
-            elif not error and base not in (None, found):
-                self.world.problem("misplaced", f"{who} was acknowledged at {tp} {base}, and again at {found}")
+        """In the end: what was acknowledged last is known, and stands there once.
+
+        With five unanswered behind it, those are sent: a broker that has them knows no other, and no client sends it again.
+        """
+        for tp, (records, *who, sequence, base, batches) in self.said.items():
+            behind = [(later, number, None) for _, number, later in batches if number > sequence]
+            for sent, number, at in behind if len(behind) == KNOWN else [(records, sequence, base)]:
+                ask = partial(kafka.produce, tp, batch(sent, world().wall_ms(), *who, number))
+                error, found = await sure(self.universe, kafka, f"again {tp}", ask, k.FINAL)
+                if error not in (k.NONE, k.DUPLICATE):
+                    self.refused(f"produce {tp} of {[*who, number]} again", error)
+                elif not error and at not in (None, found):
+                    self.world.problem("misplaced", f"{who} was acknowledged at {tp} {at}, and again at {found}")
