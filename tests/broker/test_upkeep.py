@@ -156,6 +156,18 @@ def test_a_start_that_the_disk_refuses_moves_for_nobody(
     until(lambda: offsets(client, "t") == (3, 3))
 
 
+def test_a_start_on_its_way_to_a_slow_disk_is_not_sent_again(
+    broker: Broker, client: RawClient, clock: ManualClock
+) -> None:
+    create(client, "t", retention_ms="3600000")
+    produce(client, "t", rec(b"k", b"v", clock, ago_ms=10 * 3_600_000))
+    sent: list[Any] = []
+    broker.inside.upkeep.worker.do = lambda deed, then: sent.append(deed)  # type: ignore[method-assign]
+    for _ in range(3):
+        broker.call(broker.inside.upkeep.retain)
+    assert len(sent) == 1
+
+
 def test_a_partition_keeps_at_least_the_bytes_that_it_may_have(
     broker: Broker, client: RawClient, clock: ManualClock
 ) -> None:

@@ -70,6 +70,8 @@ class Upkeep:
         self._stands = stands
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
+        self._beginning: set[Partition] = set()
+        """Whose start retention moves on just now."""
         self._damaged: set[Partition] = set()
         self._rhythms: list[Rhythm] = []
 
@@ -99,7 +101,10 @@ class Upkeep:
                 log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
                 dues.append(0)
                 continue
+            if partition in self._beginning:  # on a slow disk the next look comes before its start is durable
+                continue
             if start > partition.start:
+                self._beginning.add(partition)
                 self.begin_at(partition, start, partial(self._retire, partition))
             else:
                 self._retire(partition)
@@ -107,6 +112,7 @@ class Upkeep:
         return None if due_ms is None else min(due_ms / 1000, LONGEST_S)
 
     def _retire(self, partition: Partition, error: Exception | None = None) -> None:
+        self._beginning.discard(partition)
         if partition.deleted:
             return
         if error is not None:

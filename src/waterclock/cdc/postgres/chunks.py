@@ -27,7 +27,7 @@ from waterclock.cdc.part import by_key
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.rows import Row, json_text, plan_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
-from waterclock.cdc.postgres.slot import SlotReader
+from waterclock.cdc.postgres.slot import SlotReader, end_of_log
 from waterclock.cdc.postgres.sql_types import types_of
 from waterclock.cdc.postgres.view import View, unseen
 from waterclock.cdc.source import DeadLetter, Record
@@ -163,8 +163,8 @@ class SlotChunks:
                 chunk, size = self._chunk(table, plan, rest, left, most)
                 chunks.append(chunk)
                 left, most = left - chunk.size(), most - size
-        (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
-        return [replace(chunk, high=(lsn_number(end),)) for chunk in chunks]
+        end = lsn_number(end_of_log(self._asking))
+        return [replace(chunk, high=(end,)) for chunk in chunks]
 
     def _chunk(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, most: int) -> tuple[Chunk, int]:
         """What comes of a table now, and its bytes."""

@@ -121,7 +121,7 @@ class SlotReader:
         """Rule 4: which tables are unlike, and how far the log is by now, which has what became of them."""
         self._looks_s = self._clock.monotonic_s() + LOOK_S
         self._unlike = self._decoding.unlike(dict(self._asking.execute(_NUMBERS, (self._slot.publication,)).fetchall()))
-        self._unlike_at = lsn_number(_end(self._asking)) if self._unlike else 0
+        self._unlike_at = lsn_number(end_of_log(self._asking)) if self._unlike else 0
 
     def _unlogged(self) -> Iterator[Item]:
         """What rule 4 brings, where the reader stands."""
@@ -280,10 +280,10 @@ def stands_by(slot: ReplicationSlot) -> list[str]:
 def current(slot: ReplicationSlot) -> str:
     """The place up to which everything that is committed now has been written."""
     with errors_of_postgres(slot), connected(slot) as connection:
-        return _end(connection)
+        return end_of_log(connection)
 
 
-def _end(connection: psycopg.Connection[Any]) -> str:
+def end_of_log(connection: psycopg.Connection[Any]) -> str:
     """Where the log's last record ends. The server names where the next one begins, which is behind a page's header if the
     last one filled its page."""
     asked = "select pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::bigint, setting::bigint from "
