@@ -90,7 +90,9 @@ class World:
         return len(relay.owners) == self.partitions and all(owner.has_caught_up for owner in relay.owners.values())
 
     def crash(self, relay: Relay) -> None:
-        """Nothing more of it happens, but that Kafka may take it for living."""
+        """Nothing more of it happens, but that Kafka may take it for living; not its guest in the group, which has no name
+        and is forgotten after its session."""
+        relay._unassigned.close()
         for owner in relay.owners.values():
             owner.store.close()
         for follower in relay.standby.followers.values():
