@@ -17,7 +17,7 @@ from tests.postgres_server import running_server
 from tests.samples import free_port
 from waterclock.testing import Broker
 
-OPENING = (Path(__file__).parents[2] / "docs" / "cdc.md").read_text().partition("\n## ")[0]
+OPENING = (Path(__file__).parents[2] / "docs" / "cdc.md").read_text().partition("\n## ")[0].replace("\\\n  ", "")
 OF_MARIA, OF_POSTGRES = (block.strip().splitlines()[1:] for block in re.findall(r"```\n(.*?)```", OPENING, re.S))
 ROWS = ("create table orders (id int primary key)", "insert into orders values (1), (2)")
 
