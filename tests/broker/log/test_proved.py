@@ -101,8 +101,20 @@ def test_a_log_of_which_its_snapshot_alone_is_left_goes_on_behind_it_and_that_is
         path(data, base).unlink()
         path(data, base, "index").unlink()
     log = opened(data, SETTINGS)
-    assert (log.start, log.end) == (50, 50)
+    assert (log.start, log.end) == (0, 50)  # who stands among what is lost gets the first record behind
     assert "has no records from offset 0 to before 50: every segment is gone" in caplog.text
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_first_file_that_is_gone_with_its_index_is_told_by_where_the_log_began(
+    data: Path, caplog: pytest.LogCaptureFixture, kept: bool
+) -> None:
+    if kept:
+        opened(data, SETTINGS).memo.save()
+    path(data, 0).unlink()
+    path(data, 0, "index").unlink()
+    assert (opened(data, SETTINGS).start, offsets(opened(data, SETTINGS))) == (0, [*range(18, 50)])
+    assert "has no records from offset 0 to before 18: the first file, with its index, is gone" in caplog.text
 
 
 def test_an_index_that_was_put_back_from_before_is_named_in_the_error(data: Path) -> None:

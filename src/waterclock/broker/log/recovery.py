@@ -138,13 +138,14 @@ class Recovery:
         if self._follow_nothing():
             self._set_aside(0)
             segments.append(Segment(partition.folder, memo.start))
-        first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
+        first = min(self._gone) if self._gone and not memo.writes else memo.start
+        else_gone = "the first file, with its index," if segments else "every segment"
         if not segments and self._left is not None and not self._gone:  # it was empty, and a power cut took the name
             segments.append(Segment(partition.folder, self._left.end))
         elif not segments:
             segments.append(self._behind_what_is_lost(memo.start))
         if first < segments[0].base:
-            self._tell_gap(first, segments[0].base, "every segment")
+            self._tell_gap(first, segments[0].base, else_gone)
         memo.start = max(memo.start, self._begins(first))
         unproved = self._first_unproved()
         for segment, following in pairwise(segments[: unproved + 1]):
@@ -271,10 +272,9 @@ class Recovery:
         return Segment(self._partition.folder, begin)
 
     def _begins(self, first: int) -> int:
-        """Where readers may begin: if the log's first records are tail, from `first` on, they may stand among those."""
+        """Where readers may begin: if the log's first records are gone, from `first` on, they may stand among those."""
         memo, base = self._partition.memo, self._partition.segments[0].base
-        emptied = not self._gone and self._proved < 0 and self._goes_on
-        if self._said.named is not None and first < base and (self._gone or emptied):
+        if self._said.named is not None and first < base:
             self._begin_lost(first, base)
         return memo.lost[0] if memo.lost is not None and memo.lost[1] == base else base
 
