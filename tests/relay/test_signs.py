@@ -108,6 +108,15 @@ def test_one_that_died_is_noticed_though_the_group_takes_it_for_living(world: Wo
     delivered(world, two, "b", "c")
 
 
+def test_one_that_takes_itself_to_be_alone_is_not_taken_for_dead(world: World) -> None:
+    """The other one is in no group yet: it reads up."""
+    one, two = known(world)
+    one._unassigned.others, looks = 0, two._signs._looks
+    step_until(lambda: two._signs._looks > looks + 3 * signs.SILENT, one, two)
+    assert one._signs.is_alone
+    assert 0 not in two.owners
+
+
 def test_what_the_group_gives_to_one_that_stands_in_is_read_from_where_it_is(world: World) -> None:
     one, two = known(world)
     die(world, one)

@@ -15,8 +15,9 @@ Rule 3: looks are counted, and not time: who was frozen himself has looked but o
 Rule 4: silence counts only of who was heard here. What stood there at the first look says nothing.
 Rule 5: an orphan is one once, until its partition is heard of anew. An owner that was taken for dead and is heard again is
         believed for `BELIEVED` looks: so long its group alone says whether it lives.
-Rule 6: who is alone in its group says nothing, and looks at nothing. A missing right is logged, once: then it is as without
-        signs, and the group's session tells.
+Rule 6: who is alone in its group says so, once, then nothing, and looks at nothing. Its silence says nothing: another one
+        may read up that is in no group yet. A missing right is logged, once: then it is as without signs, and the group's
+        session tells.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SILENT: Final = 4
 BELIEVED: Final = 200
 _ANSWER_S: Final = 5.0
 _STOPS: Final = " stops"
+_ALONE: Final = " alone"
 
 
 @dataclass(slots=True)
@@ -92,13 +94,15 @@ class Signs:
     # 1. sign, 2. look: in their own thread
 
     def _talk(self) -> None:
-        count, waiting = 0, list[tuple[bool, Any]]()
+        count, waiting, was_alone = 0, list[tuple[bool, Any]](), False
         while not self._is_closed:
             self._wakes = threading.Event()  # before a look at what there is to say
             (owned, stops), count = self._owned, count + 1
-            if not self.is_alone and self._may:
-                word = f"{self._me} {count}{_STOPS if stops else ''}"
+            is_alone = self.is_alone
+            if self._may and not (is_alone and was_alone):
+                word = f"{self._me} {count}{_STOPS if stops else _ALONE if is_alone else ''}"
                 waiting += self._ask([TopicPartition(self._topic, n, at, word) for n, at in owned.items()])
+            was_alone = is_alone
             for each in [one for one in waiting if one[1].done()]:
                 waiting.remove(each)
                 self._came.append(each)
@@ -148,7 +152,7 @@ class Signs:
             heard.looks += 1
             return
         heard.word, heard.looks = word, 0
-        heard.is_news = heard.who != self._me
+        heard.is_news = heard.who != self._me and not word.endswith(_ALONE)
         if heard.who == heard.taken_from and not heard.stops:
             self._believed_until[heard.who] = self._looks + BELIEVED
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -212,10 +213,11 @@ class Standby:
     # What comes
 
     def _hear(self, until_ns: int) -> int:
-        done, clock = 0, self._context.clock
+        done, clock, self._has_more = 0, self._context.clock, False
         if not self._queue:
-            self._queue.extend(self._tails.take(TAKEN))
-        self._has_more = len(self._queue) >= TAKEN
+            messages = self._tails.take(TAKEN)
+            self._has_more = len(messages) >= TAKEN
+            self._queue.extend(_by_place(messages))
         while self._queue:
             run = [self._queue.popleft()]  # with as many records of the same partition of the input as stand behind it
             is_of_input = run[0].error() is None and run[0].topic() == self._context.topics.input
@@ -291,6 +293,18 @@ class Standby:
                 with suppress(OSError):  # what stays is as it was, or is nothing
                     follower.store.clear()
             self.let_go(follower.number, checkpoint=False)
+
+
+def _by_place(messages: Iterable[Message]) -> Iterable[Message]:
+    """Partition by partition, each in its order, without the ends that records stand behind: to file twenty records costs
+    nearly as much as to file 500, and under a load they come in such pieces."""
+    found: dict[Partition, list[Message]] = {}
+    for message in messages:
+        run = found.setdefault((message.topic(), message.partition()), [])
+        if run and run[-1].error() is not None and run[-1].error().code() == KafkaError._PARTITION_EOF:
+            run.pop()
+        run.append(message)
+    return chain.from_iterable(found.values())
 
 
 def _are_beside(message: Message, next: Message) -> bool:
