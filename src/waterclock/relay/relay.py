@@ -157,7 +157,7 @@ class Relay:
             self._take_overs(now_ns)  # last: what was read before is nothing for a new owner
             if not member.has_joined and (not self._unassigned.others or self.standby.is_as_far_as_can_be()):  # rule 7
                 member.join()
-            self.standby.is_ready = member.was_given or not member.has_joined
+            self.standby.is_ready = self._stops_ns is None and (member.was_given or not member.has_joined)
             done += self.standby.step({*self.owners, *self._pending, *member.given})
             self._watcher.step()
             self._unassigned.step()
@@ -210,9 +210,11 @@ class Relay:
         for number in given:
             if self._stands_in.pop(number, None) is None:
                 self._pending[number] = PendingTakeOver(self._clock)
+        reads_up = any(not owner.has_caught_up for owner in self.owners.values())
         for number, lives in self._signs.orphans():
             is_mine = number in self.owners or number in self._pending
-            if not is_mine and self.standby.has_read_up(number, nearly=lives):
+            waits = lives and reads_up  # its owner delivers, and the last one that was taken does not yet
+            if not is_mine and not waits and self.standby.has_read_up(number, nearly=lives):
                 self._signs.take(number)
                 self._stands_in[number] = now_ns + STANDS_IN_NS
                 self._pending[number] = PendingTakeOver(self._clock)
@@ -225,14 +227,13 @@ class Relay:
     # Owners
 
     def _take_over(self, number: int, pending: PendingTakeOver) -> None:
-        self.standby.let_go(number)
         try:
             take_over = TakeOver(self._context, number)
             if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:
                 take_over.refuse_fewer()
-            owner = take_over.run()
+            owner = take_over.run(self.standby.hand_over(number))
         except (ConnectionLost, StoreDamaged) as error:
             self._put_off(number, pending, error)
             return

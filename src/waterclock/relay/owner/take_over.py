@@ -90,8 +90,9 @@ class TakeOver:
         self._input = self._settled = (0, 0)  # first offset, end
         self._committed: GroupOffset | None = None
 
-    def run(self) -> Owner:
-        """Steps 1 to 7. On an error nothing is held."""
+    def run(self, store: PartitionStore | None = None) -> Owner:
+        """Steps 1 to 7, with the files of a standby if there are any. On an error nothing is held."""
+        self._store = store
         try:
             for step in (self.lock, self.ask, self.fence, self.find_ends, self.verify, self.replay):
                 step()
@@ -122,7 +123,7 @@ class TakeOver:
 
     def lock(self) -> None:
         """Step 1."""
-        self._store = self._context.open_store(self._number)
+        self._store = self._store or self._context.open_store(self._number)
 
     def ask(self) -> None:
         """Step 2."""

@@ -35,7 +35,7 @@ from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import StandbyFollower
 from waterclock.relay.statistics import StandbyStatistics
-from waterclock.relay.store import StoreDamaged
+from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
 QUIET_MS: Final = 50
@@ -118,23 +118,36 @@ class Standby:
         is_quiet = self._is_quiet()
         return 0.0 if is_quiet else max(0.0, (self._next_ns - self._context.clock.monotonic_ns()) / 1e9)
 
-    def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
-        """Follow a partition no more: it is to be owned here. What cannot be written down is read again from the log."""
-        follower = self.followers.pop(number, None)
-        self._failed.pop(number, None)
+    def hand_over(self, number: int) -> PartitionStore | None:
+        """Follow a partition no more: it is to be owned here. Its files, all of them written down: to open them anew takes
+        the longer the more was ever filed. None if there are none, or the disk refuses: then that is read again."""
+        follower = self._forget(number)
         if follower is None:
-            return
-        for place in self._places(number):
-            self._tails.remove(place)
-        self._queue = deque(message for message in self._queue if message.partition() != number)
+            return None
         try:
-            if checkpoint:
-                follower.checkpoint()
+            follower.checkpoint()
         except (StoreDamaged, OSError) as error:
             log.warning("%s: what was filed last is filed again: %s", self._context.place_of(number), error)
             follower.close(error)
-        else:
-            follower.close(damage)
+            return None
+        return follower.store
+
+    def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
+        """Follow a partition no more. What cannot be written down is read again from the log."""
+        if not checkpoint:
+            if (follower := self._forget(number)) is not None:
+                follower.close(damage)
+        elif (store := self.hand_over(number)) is not None:
+            store.close()
+
+    def _forget(self, number: int) -> StandbyFollower | None:
+        follower = self.followers.pop(number, None)
+        self._failed.pop(number, None)
+        if follower is not None:
+            for place in self._places(number):
+                self._tails.remove(place)
+            self._queue = deque(message for message in self._queue if message.partition() != number)
+        return follower
 
     @cached_property
     def _careful(self) -> Context:
@@ -297,14 +310,15 @@ class Standby:
 
 def _by_place(messages: Iterable[Message]) -> Iterable[Message]:
     """Partition by partition, each in its order, without the ends that records stand behind: to file twenty records costs
-    nearly as much as to file 500, and under a load they come in such pieces."""
+    nearly as much as to file 500, and under a load they come in such pieces. The input comes before what was settled of it:
+    so the topics' names stand."""
     found: dict[Partition, list[Message]] = {}
     for message in messages:
         run = found.setdefault((message.topic(), message.partition()), [])
         if run and run[-1].error() is not None and run[-1].error().code() == KafkaError._PARTITION_EOF:
             run.pop()
         run.append(message)
-    return chain.from_iterable(found.values())
+    return chain.from_iterable(found[place] for place in sorted(found))
 
 
 def _are_beside(message: Message, next: Message) -> bool:
