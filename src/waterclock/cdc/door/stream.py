@@ -211,8 +211,8 @@ class ChangeStream:
 
     def leave(self) -> None:
         """Give the position back."""
-        if self._handed is not None and not self._handed.is_committed:
-            self._store.abandon()
+        if self._handed is not None:
+            self._handed.let_go(self._store.abandon)
             self._handed = None
         self._store.release()
 

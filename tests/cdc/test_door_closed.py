@@ -1,0 +1,35 @@
+"""The Python door without a server: what holds whichever database is read."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from waterclock.cdc import ChangeStream, SqlPosition
+from waterclock.cdc.door.gather import BatchAhead, Bounds
+from waterclock.cdc.origin import Origin
+from waterclock.cdc.position import Position
+from waterclock.cdc.source import Source
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.errors import UsageError
+
+
+def no_source(position: Position) -> Source:
+    raise AssertionError
+
+
+def test_a_batch_is_committed_no_more_once_the_stream_has_let_go_of_it() -> None:
+    """What was written of it was rolled back, and its position was kept all the same: the rows were lost."""
+    rows = sqlite3.connect(":memory:")
+    rows.execute("create table copy (id int)")
+    store, change = SqlPosition(rows), MaxwellMessage("a", "t", "insert", 0, "", 1, 0, True, (), {"id": "1"})
+    stream = ChangeStream(Origin(no_source, Position(""), str, list), store, False, False, Bounds())
+    stream.claim()
+    batch = stream.handed(BatchAhead([change], Position("0-1-7")))
+    assert batch is not None
+    rows.execute("insert into copy values (1)")
+    stream.close()
+    with pytest.raises(UsageError, match="comes again at the next start"):
+        batch.commit()
+    assert (store.claim(), rows.execute("select * from copy").fetchall()) == (None, [])
