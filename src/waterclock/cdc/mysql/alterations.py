@@ -125,7 +125,7 @@ def _added(name: str, kind: str, rest: str) -> ColumnSchema:
     nullable, older, known = _NOT_NULL.search(rest) is None, None, True
     if found := _DEFAULT.search(rest):
         text, number, word = found.groups()
-        older = number if text is None else _unescaped(text)
+        older = number if text is None else unescaped(text)
         if word and word.upper() != "NULL":
             older = str(int(word.upper() == "TRUE"))
         if older is not None:
@@ -159,7 +159,12 @@ def _shown(kind: str, literal: str) -> str | None:
     return literal if _EMPTY.match(kind) or kind.startswith("enum") else None
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """What stands between the quotes of a text in SQL.
+
+    >>> unescaped(r"it''s a\\\\b")
+    "it's a\\\\b"
+    """
     return re.sub(
         r"''|\\(.)", lambda found: _ESCAPED.get(found[1], found[1]) if found[1] else "'", text, flags=re.DOTALL
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.catalog import KINDS, SHAPES, TableDefinition, declared_as
+from waterclock.cdc.mysql.catalog import KINDS, SHAPES, TableDefinition, declared_as, labels_of
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
 from waterclock.cdc.mysql.sql_types import declared_type
 from waterclock.cdc.mysql.values import as_text
@@ -140,6 +140,8 @@ def _selected(column: tuple[str, str, str, str | None, str], declared: str) -> S
             f"Column {name} is of the type {kind}, which has no reader here. Leave its table out (--tables), or change the "
             "column's type."
         )
+    if kind == "enum":
+        charset = charset or "utf8mb4"  # labels of a binary one are text all the same
     asked, write, held = f"t.{escaped(name)}", _WRITES.get(kind, _plain), charset or BINARY
     how = _HOW.get(write, "")
     if full.startswith("year(2)"):
@@ -212,8 +214,7 @@ def _json_of(charset: str) -> Write:
 
 def _set_of(column_type: str) -> Write:
     """set('x','it''s'): the labels whose bits are set."""
-    texts = [quoted(text.replace("''", "'")) for text in re.findall(r"'((?:[^']|'')*)'", column_type)]
-    labels = [(1 << place, text) for place, text in enumerate(texts)]
+    labels = [(1 << place, quoted(text)) for place, text in enumerate(labels_of(column_type))]
 
     def write(value: bytes) -> str:
         chosen = int(value)
