@@ -37,6 +37,16 @@ def test_a_text_whose_check_is_json_valid_is_json_where_the_log_may_take_it_for_
     assert ServerCatalog(asked, True).declared("shop", "item").json == {"doc"}
 
 
+@pytest.mark.parametrize("is_unsure", [True, False])
+def test_what_the_user_says_of_a_column_counts_where_the_log_does_not_say_it(is_unsure: bool) -> None:
+    """Of a VARCHAR, or of MySQL, the log takes no --type: a snapshot took it."""
+    columns: list[tuple[str, str, str, str | None, str]] = [("c", "longtext", "longtext", "utf8mb4", "")]
+    definition = TableDefinition(columns, ("c",), 0, frozenset(), frozenset({"c"} if is_unsure else ()))
+    table = selected("shop.item", definition, {"shop.item.c": "json"})
+    assert table.columns[0].write(b"[1]") == ("[1]" if is_unsure else '"[1]"')
+    assert table.types["c"].text == ("json" if is_unsure else "longtext")
+
+
 LABELS = ("a", "it's", "a\\b", "a\nb\r\0", 'say "a"', "ä", "")
 DECLARED = r"""('a','it''s','a\\b','a\nb\r\0','say "a"','ä','')"""
 

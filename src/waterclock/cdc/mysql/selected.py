@@ -93,7 +93,8 @@ def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) 
     """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
     columns, types_ = [], ColumnTypes()
     for column in definition.columns:
-        declared = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
+        said = overrides.get(f"{name}.{column[0]}") if column[0] in definition.unsure else None
+        declared = said or declared_as(column[0], column[1], definition.json)
         columns.append(_selected(column, declared))
         types_[column[0]] = declared_type(column[1], column[2], declared)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
