@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from urllib.parse import unquote
 
 import pytest
 
 from waterclock.cdc import ChangeStream, SqlPosition
 from waterclock.cdc.door.gather import BatchAhead, Bounds
+from waterclock.cdc.door.stream import _without_password
 from waterclock.cdc.origin import Origin
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source
@@ -33,3 +35,10 @@ def test_a_batch_is_committed_no_more_once_the_stream_has_let_go_of_it() -> None
     with pytest.raises(UsageError, match="comes again at the next start"):
         batch.commit()
     assert (store.claim(), rows.execute("select * from copy").fetchall()) == (None, [])
+
+
+@pytest.mark.parametrize("password", ["plain", "a:b:c", "a@b", "%3A%40", ""])
+def test_a_password_of_any_letters_leaves_the_address(password: str) -> None:
+    """A colon in it left its first part in the address: "leave it out, and give it in a file"."""
+    address, given = _without_password(f"postgresql://user:{password}@h:5432/shop?host=/run/a@b")
+    assert (address, given) == ("postgresql://user@h:5432/shop?host=/run/a@b", unquote(password))

@@ -143,7 +143,8 @@ def _patterns(settings: Mapping[str, str]) -> list[str]:
     if excluded := [name for name in _EXCLUDED if settings.get(name)]:
         raise UsageError(
             f"{', '.join(excluded)}: a capture is told what it brings, not what it leaves out, and would bring that too: "
-            r"name the tables that are wanted in its place, in table.include.list, such as shop\.item,shop\.sale, and run this once more."
+            r"name the tables that are wanted in its place, in table.include.list, such as shop\.item,shop\.sale, and run "
+            "this once more."
         )
     for name in ("table.include.list", "database.include.list", "schema.include.list"):
         if name in settings:
