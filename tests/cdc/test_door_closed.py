@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from waterclock.cdc import ChangeStream, SqlPosition
+from waterclock.cdc import AsyncChangeStream, ChangeStream, FilePosition, SqlPosition
+from waterclock.cdc.door.batch import Batch
 from waterclock.cdc.door.gather import BatchAhead, Bounds
 from waterclock.cdc.door.stream import _without_password
 from waterclock.cdc.origin import Origin
@@ -21,20 +24,44 @@ def no_source(position: Position) -> Source:
     raise AssertionError
 
 
+def handed(stream: ChangeStream) -> Batch:
+    stream.claim()
+    change = MaxwellMessage("a", "t", "insert", 0, "", 1, 0, True, (), {"id": "1"})
+    batch = stream.handed(BatchAhead([change], Position("0-1-7")))
+    assert batch is not None
+    return batch
+
+
 def test_a_batch_is_committed_no_more_once_the_stream_has_let_go_of_it() -> None:
     """What was written of it was rolled back, and its position was kept all the same: the rows were lost."""
     rows = sqlite3.connect(":memory:")
     rows.execute("create table copy (id int)")
-    store, change = SqlPosition(rows), MaxwellMessage("a", "t", "insert", 0, "", 1, 0, True, (), {"id": "1"})
+    store = SqlPosition(rows)
     stream = ChangeStream(Origin(no_source, Position(""), str, list), store, False, False, Bounds())
-    stream.claim()
-    batch = stream.handed(BatchAhead([change], Position("0-1-7")))
-    assert batch is not None
+    batch = handed(stream)
     rows.execute("insert into copy values (1)")
     stream.close()
     with pytest.raises(UsageError, match="comes again at the next start"):
         batch.commit()
     assert (store.claim(), rows.execute("select * from copy").fetchall()) == (None, [])
+
+
+def test_a_loop_that_forgot_a_commit_goes_on_behind_it(tmp_path: Path) -> None:
+    """The error was kept as what came next: it was raised for ever."""
+
+    async def found() -> None:
+        store = FilePosition(tmp_path / "p")
+        stream = ChangeStream(Origin(no_source, Position(""), str, list), store, False, False, Bounds())
+        loop, batch = AsyncChangeStream(stream), handed(stream)
+        stream.begin(None)
+        with pytest.raises(UsageError, match="The batch before is not committed"):
+            await anext(loop)
+        batch.commit()
+        with pytest.raises(AssertionError):  # of no_source
+            await anext(loop)
+        await loop.__aexit__(None, None, None)
+
+    asyncio.run(found())
 
 
 @pytest.mark.parametrize("password", ["plain", "a:b:c", "a@b", "%3A%40", ""])
