@@ -42,7 +42,7 @@ def test_what_the_user_says_of_a_column_counts_where_the_log_does_not_say_it(is_
     """Of a VARCHAR, or of MySQL, the log takes no --type: a snapshot took it."""
     columns: list[tuple[str, str, str, str | None, str]] = [("c", "longtext", "longtext", "utf8mb4", "")]
     definition = TableDefinition(columns, ("c",), 0, frozenset(), frozenset({"c"} if is_unsure else ()))
-    table = selected("shop.item", definition, {"shop.item.c": "json"})
+    table = selected(("shop", "item"), definition, {"shop.item.c": "json"})
     assert table.columns[0].write(b"[1]") == ("[1]" if is_unsure else '"[1]"')
     assert table.types["c"].text == ("json" if is_unsure else "longtext")
 
@@ -59,7 +59,7 @@ def test_labels_are_those_of_the_log_whatever_letters_they_have(kind: str, chars
     of_log = BinlogColumn("c", types.ENUM if kind == "enum" else types.SET, 1, labels=LABELS)
     assert mapped_type(of_log).text == kind + DECLARED
     columns = [("c", kind, kind + DECLARED, charset, "")]
-    table = selected("shop.item", TableDefinition(columns, ("c",), 0, frozenset()), {})
+    table = selected(("shop", "item"), TableDefinition(columns, ("c",), 0, frozenset()), {})
     for number, label in enumerate(LABELS):
         chosen = number + 1 if kind == "enum" else 1 << number
         shown = label.encode() if kind == "enum" else str(chosen).encode()

@@ -21,12 +21,15 @@ from waterclock.cdc import snapshot
 from waterclock.cdc.chunks import Chunk
 from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.mysql import chunks as of_mysql
+from waterclock.cdc.mysql.catalog import TableDefinition
+from waterclock.cdc.mysql.server import MySqlLogin
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import chunks as of_postgres
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.snapshot import SnapshotSource
 from waterclock.cdc.source import SourceMark
 from waterclock.clock import ManualClock
+from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
 TABLES = ["t0", "t1", "t2", "t3", "t4"]
@@ -208,3 +211,20 @@ def test_who_lags_far_behind_waits_seldom_and_no_view_is_open_for_long() -> None
     list(SnapshotSource(log, chunks, clock).items())
     assert len(asked) <= 6
     assert max(asked) * 25e-6 <= 2 * snapshot.LONGEST_S
+
+
+def test_a_database_may_have_a_point_in_its_name_and_two_tables_with_one_name_are_refused() -> None:
+    """The table `c` of `a.b` was looked for as `b.c` of `a`: it was gone, and none of its older rows came."""
+    reader, column = Mock(), ("id", "int", "int(11)", None, "")
+    there = [("a.b", ""), ("a.b", "c"), ("shop", "item")]
+    reader.questions.fetchall = lambda: there
+    nothing, found = TableDefinition([], (), 1 << 62, frozenset()), TableDefinition([column], ("id",), 7, frozenset())
+    reader.catalog.declared = lambda *names: found if names in there else nothing
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    plan = chunks._planned("a.b.c")
+    assert (plan.named(), [each.name for each in plan.columns]) == ("`a.b`.`c`", ["id"])
+    assert chunks._message(plan)[:2] == ("a.b", "c")
+    assert chunks._planned("shop.item").names == ("shop", "item")
+    there.append(("a", "b.c"))
+    with pytest.raises(UsageError, match=r"Two tables are called a\.b\.c: b\.c of a and c of a\.b"):
+        chunks.look(["a.b.c"])

@@ -62,12 +62,11 @@ def whole(of: MaxwellMessage, rows: Sequence[Row]) -> list[MaxwellMessage]:
     return [*emptied, *(of._replace(data=row) for row in rows)]
 
 
-def completed(table: str, since: int, seconds: int) -> MaxwellMessage:
-    """The message behind a table's last chunk: what a target has of it up to the sequence `since`, and of no later one, is
-    gone from the source."""
-    database, _, name = table.partition(".")
+def completed(of: MaxwellMessage, since: int, seconds: int) -> MaxwellMessage:
+    """The message behind a table's last chunk, whose rows have the message `of`: what a target has of it up to the sequence
+    `since`, and of no later one, is gone from the source."""
     data = {"since": str(since)}
-    return MaxwellMessage(database, name, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
+    return MaxwellMessage(of.database, of.table, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
 
 
 def too_large(table: str) -> UsageError:

@@ -275,7 +275,7 @@ class SnapshotSource:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         messages = [*(chunk.whole or ())]
         if since and chunk.rest is None and not chunk.absent:
-            messages.append(completed(chunk.table, since, self._clock.wall_ms() // 1000))
+            messages.append(completed(chunk.of, since, self._clock.wall_ms() // 1000))
             sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
         elif since and chunk.rest is None:
             log.warning("%s %s: what a target has of it stays.", chunk.table, chunk.absent)

@@ -38,7 +38,7 @@ from waterclock.cdc.mysql.server import tables as every_table
 from waterclock.cdc.mysql.wire import Connection
 from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
-from waterclock.cdc.source import Record
+from waterclock.cdc.source import Record, parts_of
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
@@ -143,15 +143,15 @@ class BinlogChunks:
         if not plan.columns:
             return rest, SelectedRows()
         if self._is_whole(table):
-            found = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
+            found = self._rows(plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
             if found.is_cut or found.count > WHOLE_ROWS:
                 raise too_large(table)
             return rest, found
-        upto = self._largest(table, plan) if rest.upto is None else rest.upto
+        upto = self._largest(plan) if rest.upto is None else rest.upto
         if not upto:
             return rest._replace(upto=upto), SelectedRows()
         where = [f"not {beyond(plan.key, upto)}", *([] if rest.after is None else [beyond(plan.key, rest.after)])]
-        found = self._rows(table, plan, where, rows, most)
+        found = self._rows(plan, where, rows, most)
         found.is_last = not found.is_cut and found.count < rows
         return rest._replace(upto=upto), found
 
@@ -164,9 +164,9 @@ class BinlogChunks:
             written, behind = found.written(plan)
         except Unreadable as refusal:
             raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
-        of = self._message(table, plan)
+        of = self._message(plan)
         if not plan.key:
-            return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=self.is_exact)
+            return Chunk(table, {}, None, high, of=of, whole=whole(of, written), is_exact=self.is_exact)
         by_keys = by_key(of, written)
         if found.is_last:
             return Chunk(table, by_keys, None, high, of=of, is_exact=self.is_exact)
@@ -190,23 +190,23 @@ class BinlogChunks:
             self._is_sure = True
         return high if high >= self.standing() else None
 
-    def _largest(self, table: str, plan: SelectedTable) -> tuple[str, ...]:
+    def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none."""
         asked, order = (
             ", ".join(parts)
             for parts in zip(*[(column.asked, f"{column.order} desc") for column in plan.key], strict=True)
         )
-        last = self._run(f"select {asked} from {_name(table)} t order by {order} limit 1")
+        last = self._run(f"select {asked} from {plan.named()} t order by {order} limit 1")
         return tuple(column.kept(value) for column, value in zip(plan.key, last[0], strict=True)) if last else ()
 
-    def _rows(self, table: str, plan: SelectedTable, where: list[str], rows: int, most: int) -> SelectedRows:
+    def _rows(self, plan: SelectedTable, where: list[str], rows: int, most: int) -> SelectedRows:
         """Rows with their keys behind them; `is_cut` if there are more than `most` bytes hold."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
         order = ", ".join(column.order for column in plan.key) or "null"
         connection = self._connected()
         cursor = connection.cursor(SSCursor)
         cursor.execute(
-            f"select {asked} from {_name(table)} t where {' and '.join(where)} order by {order} limit {rows}"
+            f"select {asked} from {plan.named()} t where {' and '.join(where)} order by {order} limit {rows}"
         )
         found = fetched(cursor, rows, most, plan.compiled is not None)
         if found.is_cut:  # rule 5
@@ -218,28 +218,28 @@ class BinlogChunks:
             cursor.close()
         return found
 
-    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
-        database, _, name = table.partition(".")
+    def _message(self, plan: SelectedTable) -> MaxwellMessage:
         key, seconds = tuple(column.name for column in plan.key), self._clock.wall_ms() // 1000
-        where = (database, name, BOOTSTRAP, seconds, "", 0, 0, False, key)
+        where = (*plan.names, BOOTSTRAP, seconds, "", 0, 0, False, key)
         return MaxwellMessage(*where, {}, None, None, plan.types)
 
     def _planned(self, table: str) -> SelectedTable:
-        definition = self._reader.catalog.declared(*table.split(".", 1))
-        why = ""
+        names = parts_of(table, lambda: every_table(self._reader.questions))
+        definition, why = self._reader.catalog.declared(*names), ""
+        rows = f"select 1 from {'.'.join(map(escaped, names))} limit 1"
         if definition.columns and definition.created == 1 << 62:
             why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
         elif definition.columns and not definition.key:
             self._reader.questions.execute(_BYTES, (table,))
             size = int(self._reader.questions.fetchall()[0][0] or 0)
-            if size > WHOLE_BYTES and self._run(f"select 1 from {_name(table)} limit 1"):
+            if size > WHOLE_BYTES and self._run(rows):
                 raise too_large(table)
-        if why and self._run(f"select 1 from {_name(table)} limit 1"):
+        if why and self._run(rows):
             raise UsageError(f"{table} {why}. {_REMEDY}")
         if why:  # nothing is older than the log
-            return SelectedTable(definition, (), (), ColumnTypes())
+            return SelectedTable(names, definition, (), (), ColumnTypes())
         try:
-            return selected(table, definition, self._overrides)
+            return selected(names, definition, self._overrides)
         except Unreadable as refusal:
             raise Unreadable(f"{table}: {refusal}") from None
 
@@ -262,7 +262,3 @@ class BinlogChunks:
                     self.close()
                 refused(self._login, error)
         return self._connection
-
-
-def _name(table: str) -> str:
-    return ".".join(map(escaped, table.split(".", 1)))

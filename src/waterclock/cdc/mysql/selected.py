@@ -71,35 +71,40 @@ class KeyColumn(NamedTuple):
 
 
 class SelectedTable(NamedTuple):
-    """What a chunk of a table is asked for by; `compiled` reads its rows, where there is such."""
+    """What a chunk of a table, `names` with its database, is asked for by; `compiled` reads its rows, if there is such."""
 
+    names: tuple[str, str]
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
     types: ColumnTypes
     compiled: SelectedPlan | None = None
 
-    def planned(self, name: str) -> SelectedTable:
-        """With the plan that reads the rows of the table `name`."""
+    def named(self) -> str:
+        """As SQL."""
+        return ".".join(map(escaped, self.names))
+
+    def planned(self) -> SelectedTable:
+        """With the plan that reads its rows."""
         if SelectedPlan is None:
             return self
-        key, (database, _, table) = tuple(column.name for column in self.key), name.partition(".")
-        form = Form(database, table, tuple(column.name for column in self.columns), key, self.types.kinds)
+        key = tuple(column.name for column in self.key)
+        form = Form(*self.names, tuple(column.name for column in self.columns), key, self.types.kinds)
         columns = [(column.how, column.charset, column.write) for column in self.columns]
         return self._replace(compiled=SelectedPlan(form, columns))
 
 
-def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
-    """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
+def selected(names: tuple[str, str], definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
+    """Of a table as the catalog has it; Unreadable for a column that cannot be written as the log would."""
     columns, types_ = [], ColumnTypes()
     for column in definition.columns:
-        said = overrides.get(f"{name}.{column[0]}") if column[0] in definition.unsure else None
+        said = overrides.get(".".join([*names, column[0]])) if column[0] in definition.unsure else None
         declared = said or declared_as(column[0], column[1], definition.json)
         columns.append(_selected(column, declared))
         types_[column[0]] = declared_type(column[1], column[2], declared)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
     key = tuple(_key(each, *kinds[each]) for each in definition.key)
-    return SelectedTable(definition, tuple(columns), key, types_).planned(name)
+    return SelectedTable(names, definition, tuple(columns), key, types_).planned()
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:

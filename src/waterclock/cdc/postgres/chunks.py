@@ -30,7 +30,7 @@ from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_o
 from waterclock.cdc.postgres.slot import SlotReader, end_of_log
 from waterclock.cdc.postgres.sql_types import types_of
 from waterclock.cdc.postgres.view import View, unseen
-from waterclock.cdc.source import DeadLetter, Record
+from waterclock.cdc.source import DeadLetter, Record, parts_of
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
@@ -52,15 +52,20 @@ _KEY = (
     "and case %s when 'i' then i.indisreplident else i.indisprimary end "
     "and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts order by array_position(i.indkey::int2[], a.attnum)"
 )
+_THERE = (
+    "select n.nspname::text, c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where c.relkind in ('r', 'p')"
+)
 _NAMES = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s"
 _PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
 _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
 
 
 class SelectedTable(NamedTuple):
-    """How a table is asked for: its name as SQL, columns with their types, the key in the index's order with its types, and
-    the publication's filter; `is_whole`: it has rows and no key, and comes in one chunk."""
+    """How a table, `names` with its schema, is asked for: its name as SQL, columns with their types, the key in the index's
+    order with its types, and the publication's filter; `is_whole`: it has rows and no key, and comes in one chunk."""
 
+    names: tuple[str, str]
     name: sql.Composable
     columns: dict[str, int]
     key: dict[str, str]
@@ -116,7 +121,7 @@ class SlotChunks:
         sizes = {}
         with errors_of_postgres(self._slot):
             for table in tables:
-                plan = self._planned(table, sql.Identifier(*table.split(".", 1)))
+                plan = self._planned(self._parts(table))
                 if plan.key:  # the planner knows a size of a table that nobody has analyzed too
                     asked = sql.SQL("explain (format json) select from {} t where {}")
                     (found,) = self._asking.execute(asked.format(plan.name, sql.SQL(plan.only))).fetchone() or ([],)
@@ -143,12 +148,11 @@ class SlotChunks:
                 ) from None
 
     def _read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
-        chunks: list[Chunk] = []
+        chunks, names = list[Chunk](), {table: self._parts(table) for table in rests}
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
-            names = {table: sql.Identifier(*table.split(".", 1)) for table in rests}
             locked = sql.SQL("lock table {} in access share mode")
-            self._asking.execute(locked.format(sql.SQL(", ").join(names.values())))
+            self._asking.execute(locked.format(sql.SQL(", ").join(sql.Identifier(*each) for each in names.values())))
             (view,) = self._asking.execute("select pg_current_snapshot()::text").fetchone() or ("",)
             self._view = View.parsed(view)
             self._unseen = {number for number in self._unseen if not self._view.shows(number)}
@@ -156,7 +160,7 @@ class SlotChunks:
                 return []
             left, most = rows, BYTES
             for table, rest in rests.items():
-                plan = self._planned(table, names[table])
+                plan = self._planned(names[table])
                 if chunks and (left <= 0 or most <= 0 or plan.is_whole):
                     break
                 self._asking.execute("close all")
@@ -168,12 +172,12 @@ class SlotChunks:
 
     def _chunk(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, most: int) -> tuple[Chunk, int]:
         """What comes of a table now, and its bytes."""
-        of, found, high = self._message(table, plan), list[Row](), self.standing()
+        of, found, high = self._message(plan), list[Row](), self.standing()
         if plan.is_whole:
             last, _, size = self._rows(of, plan, rest, WHOLE_ROWS, WHOLE_BYTES, found)
             if last is not None:
                 raise too_large(table)
-            return Chunk(table, {}, None, high, whole=whole(of, found)), size
+            return Chunk(table, {}, None, high, of=of, whole=whole(of, found)), size
         upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
         if not upto:
             return Chunk(table, {}, None, high, of=of), 0
@@ -181,17 +185,20 @@ class SlotChunks:
         left = None if last is None else rest._replace(after=last, upto=upto)
         return Chunk(table, by_key(of, found), left, high, is_cut, of), size
 
-    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
-        schema, _, name = table.partition(".")
-        where = (schema, name, BOOTSTRAP, self._clock.wall_ms() // 1000, "", 0, 0, False, plan.named_key())
+    def _parts(self, table: str) -> tuple[str, str]:
+        return parts_of(table, lambda: self._asking.execute(_THERE).fetchall())
+
+    def _message(self, plan: SelectedTable) -> MaxwellMessage:
+        where = (*plan.names, BOOTSTRAP, self._clock.wall_ms() // 1000, "", 0, 0, False, plan.named_key())
         return MaxwellMessage(*where, {}, None, None, plan.types)
 
-    def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
-        oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
-        named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
+    def _planned(self, names: tuple[str, str]) -> SelectedTable:
+        oid, is_divided, identity = self._asking.execute(_TABLE, names).fetchone() or (0, False, "p")
+        named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), sql.Identifier(*names))
+        table = ".".join(names)
         described = self._asking.execute(_COLUMNS, (oid,)).fetchall()
         key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
-        published = self._asking.execute(_PUBLISHED, (self._slot.publication, *table.split(".", 1))).fetchone()
+        published = self._asking.execute(_PUBLISHED, (self._slot.publication, *names)).fetchone()
         fields = published[0] if published else {}
         listed = fields.get("attnames")
         described = [column for column in described if listed is None or column[0] in listed]
@@ -200,15 +207,15 @@ class SlotChunks:
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(named)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
-                return SelectedTable(named, columns, {}, "true", types)
+                return SelectedTable(names, named, columns, {}, "true", types)
             if key:
                 raise UsageError(
                     f"{table} is published without its primary key, so its older rows have none. {_REMEDY}"
                 )
             if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
                 raise too_large(table)
-            return SelectedTable(named, columns, {}, fields.get("rowfilter") or "true", types, True)
-        return SelectedTable(named, columns, key, fields.get("rowfilter") or "true", types)
+            return SelectedTable(names, named, columns, {}, fields.get("rowfilter") or "true", types, True)
+        return SelectedTable(names, named, columns, key, fields.get("rowfilter") or "true", types)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
