@@ -13,6 +13,8 @@ from waterclock.cdc.mysql.columns import BinlogColumn, reader
 from waterclock.cdc.mysql.fetched import SelectedRows
 from waterclock.cdc.mysql.selected import selected
 from waterclock.cdc.mysql.sql_types import mapped_type
+from waterclock.cdc.mysql.tablemap import TableMap
+from waterclock.cdc.mysql.tables import TablePlan
 from waterclock.changes.maxwell import quoted
 
 
@@ -33,8 +35,10 @@ def test_a_text_whose_check_is_json_valid_is_json_where_the_log_may_take_it_for_
     """ALTER TABLE ... CONVERT TO CHARACTER SET leaves the check, and gives it another collation: the log has a text, and
     a snapshot brought JSON."""
     checks = [["json_valid(`doc`)"], ["json_valid(`other`)"], ["`n` > 0"]]
-    asked = Asked({"check_clause": checks, "collation_name = 'utf8mb4_bin'": [["doc"]]})
-    assert ServerCatalog(asked, True).declared("shop", "item").json == {"doc"}
+    more = [["doc", 1, 1], ["other", 0, 0]]
+    asked = Asked({"check_clause": checks, "collation_name = 'utf8mb4_bin'": more})
+    found = ServerCatalog(asked, True).declared("shop", "item")
+    assert (found.json, found.unsure, found.nullable) == ({"doc"}, {"doc"}, {"doc"})
 
 
 @pytest.mark.parametrize("is_unsure", [True, False])
@@ -45,6 +49,26 @@ def test_what_the_user_says_of_a_column_counts_where_the_log_does_not_say_it(is_
     table = selected(("shop", "item"), definition, {"shop.item.c": "json"})
     assert table.columns[0].write(b"[1]") == ("[1]" if is_unsure else '"[1]"')
     assert table.types["c"].text == ("json" if is_unsure else "longtext")
+
+
+def test_a_snapshot_has_the_schema_that_the_log_has() -> None:
+    """Else each of the two would be a new one, again and again."""
+    definition = TableDefinition(
+        [("id", "int", "int(10) unsigned", None, ""), ("p", "decimal", "decimal(10,2)", None, ""),
+         ("c", "varchar", "varchar(20)", "utf8mb4", ""), ("b", "varbinary", "varbinary(9)", None, ""),
+         ("e", "enum", "enum('a','b')", "latin1", ""), ("j", "longtext", "longtext", "utf8mb4", ""),
+         ("t", "timestamp", "timestamp(3)", None, "")],
+        ("id",), 7, frozenset({"j"}), frozenset({"j"}), frozenset({"c", "j", "t"}),
+    )  # fmt: skip
+    of_log = [
+        BinlogColumn("id", types.LONG, 0, True), BinlogColumn("p", types.NEWDECIMAL, 10 << 8 | 2),
+        BinlogColumn("c", types.VARCHAR, 80, charset="utf8mb4"), BinlogColumn("b", types.VARCHAR, 9),
+        BinlogColumn("e", types.ENUM, 1, charset="latin1", labels=("a", "b")),
+        BinlogColumn("j", types.BLOB, 4, charset="utf8mb4", declared="json"), BinlogColumn("t", types.TIMESTAMP2, 3),
+    ]  # fmt: skip
+    kinds = tuple(column.type for column in of_log)
+    plan = TablePlan(TableMap("shop", "item", kinds, kinds, {}, b"\x64"), of_log, ("id",))
+    assert selected(("shop", "item"), definition, {}).schema() == plan.schema((0, 0))
 
 
 LABELS = ("a", "it's", "a\\b", "a\nb\r\0", 'say "a"', "ä", "")

@@ -23,11 +23,14 @@ from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.mysql import chunks as of_mysql
 from waterclock.cdc.mysql.catalog import TableDefinition
 from waterclock.cdc.mysql.server import MySqlLogin
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import chunks as of_postgres
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.snapshot import SnapshotSource
-from waterclock.cdc.source import SourceMark
+from waterclock.cdc.source import Item, SourceMark
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
@@ -211,6 +214,35 @@ def test_who_lags_far_behind_waits_seldom_and_no_view_is_open_for_long() -> None
     list(SnapshotSource(log, chunks, clock).items())
     assert len(asked) <= 6
     assert max(asked) * 25e-6 <= 2 * snapshot.LONGEST_S
+
+
+def test_rows_of_a_snapshot_have_their_schema_before_them() -> None:
+    """None stood in NAME.schema of a table of which the log had brought nothing: what an ALTER made of it afterwards never
+    reached the target, whose rows had been made of texts."""
+    former = TableSchema("mysql", "s", "a", (0, 0), (ColumnSchema("id", "int"), ColumnSchema("c", "date")), ("id",))
+    now = former._replace(columns=(former.columns[0], ColumnSchema("d", "date")))
+    log, reader, stands, views = Mock(), Mock(), [(1,)], [former, now]
+    log.position.return_value = Position("0/1", held=Held(tables={"s.a": HeldTable(older=OlderRest())}))
+
+    def going() -> Iterator[Item]:
+        yield SourceMark.COMMITTED
+        yield former._replace(since=(7, 0))  # the same as the waiting chunk has
+        yield SourceMark.COMMITTED
+        yield now._replace(since=(8, 0))  # another one: the chunk would bring the former one behind it
+        stands[0] = (2,)
+        yield SourceMark.COMMITTED
+
+    def read(rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        schema = views.pop(0)
+        of = MaxwellMessage("s", "a", "bootstrap-insert", 0, "", 0, 0, False, ("id",), {})
+        return [Chunk("s.a", {b"k": {"id": "1", schema.columns[1].name: "null"}}, None, (2,), of=of, schema=schema)]
+
+    log.items.side_effect, reader.read = going, read
+    reader.standing, reader.numbered.return_value = lambda: stands[0], 9
+    *_, schema, part, mark = SnapshotSource(log, reader, ManualClock()).items()
+    assert (schema, mark) == (now._replace(since=(9, 0)), SourceMark.COMMITTED)
+    assert isinstance(part, OlderPart)
+    assert ([*part.rows[b"k"]], part.of.sequence) == (["id", "d"], 9)
 
 
 def test_a_database_may_have_a_point_in_its_name_and_two_tables_with_one_name_are_refused() -> None:

@@ -22,6 +22,7 @@ from waterclock.cdc.part import Row
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import UsageError
 
 BYTES = 16 << 20
@@ -40,7 +41,7 @@ class Chunk:
     None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
     BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other. `absent`:
     why nothing is known of the table, such as "is gone"; `is_exact`: it holds at `high` alone, and behind that is to
-    be read again."""
+    be read again. `schema`: the table's as the view has it, from no position on yet."""
 
     table: str
     rows: dict[bytes, Row]
@@ -51,6 +52,7 @@ class Chunk:
     whole: list[MaxwellMessage] | None = None
     absent: str = ""
     is_exact: bool = False
+    schema: TableSchema | None = None
 
     def size(self) -> int:
         return len(self.rows if self.whole is None else self.whole)

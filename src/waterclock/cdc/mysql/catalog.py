@@ -53,10 +53,10 @@ _CREATED = (
 _CHECKS = (
     "select check_clause from information_schema.check_constraints where constraint_schema = %s and table_name = %s"
 )
-_UNSURE = (  # as `doubtful` has it
-    "select column_name from information_schema.columns where table_schema = %s and table_name = %s and (data_type in "
-    "('uuid', 'inet6', 'inet4') or column_type in ('binary(16)', 'binary(4)') or (data_type = 'longtext' and "
-    "collation_name = 'utf8mb4_bin'))"
+_MORE = (  # the last one: as `doubtful` has it
+    "select column_name, is_nullable = 'YES', data_type in ('uuid', 'inet6', 'inet4') or column_type in ('binary(16)', "
+    "'binary(4)') or (data_type = 'longtext' and collation_name = 'utf8mb4_bin') from information_schema.columns "
+    "where table_schema = %s and table_name = %s"
 )
 _LABEL = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
 
@@ -78,13 +78,14 @@ class Cursor(Protocol):
 
 class TableDefinition(NamedTuple):
     """A table as the catalog has it: its columns, which are empty if it is not there, and its primary key. `unsure`: the
-    columns of which the log does not say what they are."""
+    columns of which the log does not say what they are; `nullable`: those that may be null."""
 
     columns: list[tuple[str, str, str, str | None, str]]
     key: tuple[str, ...]
     created: int
     json: frozenset[str]
     unsure: frozenset[str] = frozenset()
+    nullable: frozenset[str] = frozenset()
 
 
 class ServerCatalog:
@@ -178,13 +179,15 @@ class ServerCatalog:
         checks = self._asked(_CHECKS, database, table) if self._maria else []
         found = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
         json = {match[1].replace("``", "`") for match in found if match}
-        unsure = frozenset(row[0] for row in self._asked(_UNSURE, database, table)) if self._maria else frozenset[str]()
+        more = self._asked(_MORE, database, table)
+        unsure = frozenset(name for name, _, is_unsure in more if is_unsure and self._maria)
         return TableDefinition(
             columns,
             tuple(row[0] for row in self._asked(_KEY, database, table)),
             int(created[0][0]) if created and created[0][0] is not None else 1 << 62,  # what is gone has changed
             unsure & json,
             unsure,
+            frozenset(name for name, may_be_null, _ in more if may_be_null),
         )
 
     def _asked(self, query: str, *arguments: str) -> list[Any]:

@@ -165,13 +165,15 @@ class BinlogChunks:
         except Unreadable as refusal:
             raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
         of = self._message(plan)
+        chunk = Chunk(table, {}, None, high, found.is_cut, of, is_exact=self.is_exact, schema=plan.schema())
         if not plan.key:
-            return Chunk(table, {}, None, high, of=of, whole=whole(of, written), is_exact=self.is_exact)
-        by_keys = by_key(of, written)
-        if found.is_last:
-            return Chunk(table, by_keys, None, high, of=of, is_exact=self.is_exact)
-        last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
-        return Chunk(table, by_keys, rest._replace(after=last), high, found.is_cut, of, is_exact=self.is_exact)
+            chunk.whole = whole(of, written)
+            return chunk
+        chunk.rows = by_key(of, written)
+        if not found.is_last:
+            last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
+            chunk.rest = rest._replace(after=last)
+        return chunk
 
     def _accepted(self) -> Standing | None:
         """Open a view. Rule 1: its place; None if the reader has given out what lies behind it."""

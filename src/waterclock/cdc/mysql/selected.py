@@ -23,6 +23,7 @@ from waterclock.cdc.mysql.sql_types import declared_type
 from waterclock.cdc.mysql.values import as_text
 from waterclock.changes.maxwell import JSON_NULL, json_of, quoted
 from waterclock.changes.sql_types import JSON, ColumnTypes
+from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.changes.written import Form
 from waterclock.errors import Unreadable
 
@@ -79,6 +80,14 @@ class SelectedTable(NamedTuple):
     key: tuple[KeyColumn, ...]
     types: ColumnTypes
     compiled: SelectedPlan | None = None
+
+    def schema(self) -> TableSchema:
+        """As the log has it of the same table."""
+        columns = tuple(
+            ColumnSchema(name, self.types[name].text, name in self.definition.nullable, charset=charset or "")
+            for name, _, _, charset, _ in self.definition.columns
+        )
+        return TableSchema("mysql", *self.names, (0, 0), columns, self.definition.key)
 
     def named(self) -> str:
         """As SQL."""

@@ -25,14 +25,16 @@ from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chu
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import by_key
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.rows import Row, json_text, plan_of
+from waterclock.cdc.postgres.rows import Relation, Row, json_text, plan_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
+from waterclock.cdc.postgres.shape import shape
 from waterclock.cdc.postgres.slot import SlotReader, end_of_log
 from waterclock.cdc.postgres.sql_types import types_of
 from waterclock.cdc.postgres.view import View, unseen
 from waterclock.cdc.source import DeadLetter, Record, parts_of
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import WallClock
 from waterclock.errors import UsageError, unstopped
 
@@ -63,7 +65,8 @@ _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is
 
 class SelectedTable(NamedTuple):
     """How a table, `names` with its schema, is asked for: its name as SQL, columns with their types, the key in the index's
-    order with its types, and the publication's filter; `is_whole`: it has rows and no key, and comes in one chunk."""
+    order with its types, and the publication's filter; `number` and `brackets` as a Relation has them; `is_whole`: it has
+    rows and no key, and comes in one chunk."""
 
     names: tuple[str, str]
     name: sql.Composable
@@ -71,6 +74,8 @@ class SelectedTable(NamedTuple):
     key: dict[str, str]
     only: str
     types: ColumnTypes
+    number: int = 0
+    brackets: tuple[int, ...] = ()
     is_whole: bool = False
 
     def named_key(self) -> tuple[str, ...]:
@@ -177,13 +182,20 @@ class SlotChunks:
             last, _, size = self._rows(of, plan, rest, WHOLE_ROWS, WHOLE_BYTES, found)
             if last is not None:
                 raise too_large(table)
-            return Chunk(table, {}, None, high, of=of, whole=whole(of, found)), size
+            return Chunk(table, {}, None, high, of=of, whole=whole(of, found), schema=self._schema(plan)), size
         upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
         if not upto:
             return Chunk(table, {}, None, high, of=of), 0
         last, is_cut, size = self._rows(of, plan, rest._replace(upto=upto), rows, most, found)
         left = None if last is None else rest._replace(after=last, upto=upto)
-        return Chunk(table, by_key(of, found), left, high, is_cut, of), size
+        return Chunk(table, by_key(of, found), left, high, is_cut, of, schema=self._schema(plan)), size
+
+    def _schema(self, plan: SelectedTable) -> TableSchema:
+        """As the log has it."""
+        names, oids = tuple(plan.columns), tuple(plan.columns.values())
+        key, is_full = plan.named_key(), False
+        relation = Relation(plan.number, *plan.names, names, oids, plan.brackets, key, is_full, plan.types)
+        return shape(self._asking, relation, (0, 0))
 
     def _parts(self, table: str) -> tuple[str, str]:
         return parts_of(table, lambda: self._asking.execute(_THERE).fetchall())
@@ -203,7 +215,7 @@ class SlotChunks:
         listed = fields.get("attnames")
         described = [column for column in described if listed is None or column[0] in listed]
         columns = {name: kind for name, kind, _ in described}
-        types = types_of(self._asking, described)
+        types, known = types_of(self._asking, described), (oid, tuple(brackets for _, _, brackets in described))
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(named)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
@@ -214,8 +226,8 @@ class SlotChunks:
                 )
             if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
                 raise too_large(table)
-            return SelectedTable(names, named, columns, {}, fields.get("rowfilter") or "true", types, True)
-        return SelectedTable(names, named, columns, key, fields.get("rowfilter") or "true", types)
+            return SelectedTable(names, named, columns, {}, fields.get("rowfilter") or "true", types, *known, True)
+        return SelectedTable(names, named, columns, key, fields.get("rowfilter") or "true", types, *known)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
