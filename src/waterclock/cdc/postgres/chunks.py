@@ -7,8 +7,7 @@ Rule 2: step 3: all that was given out must be shown, or the chunk is read again
 Rule 3: a chunk waits for the end of the log as it is after the read: the commit of all that the view shows lies before it.
 Rule 4: catalog and publication are asked in the view: columns, the key by the table's identity, filters. A key's columns
         stand in the order of the table's (catalog.py), and are read in the order of the index.
-Rule 5: row-level security hides rows without an error: here it is one.
-Rule 6: if several tables cannot be read together the first is read alone: then an error is its own.
+Rule 5: if several tables cannot be read together the first is read alone: then an error is its own.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ class SlotChunks:
         self._view: View | None = None  # the latest one
         with errors_of_postgres(slot):
             self._asking = connected(slot)
-            self._asking.execute("set row_security = off")
             self._unseen = unseen(self._asking)
 
     def is_between(self) -> bool:
@@ -143,7 +141,7 @@ class SlotChunks:
             try:
                 return self._read(rests, rows)
             except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-                if len(rests) > 1:  # rule 6
+                if len(rests) > 1:  # rule 5
                     return self.read({table: rests[table]}, rows)
                 if isinstance(error, psycopg.errors.UndefinedTable):  # it is gone, and the log says what of it
                     return [Chunk(table, {}, None, self.standing(), absent="is gone")]
