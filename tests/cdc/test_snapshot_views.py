@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
+import psycopg
+import pymysql
 import pytest
 
 from tests.cdc.mariadb import MariaServer
@@ -27,6 +30,7 @@ from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import chunks as of_postgres
 from waterclock.cdc.postgres.pgoutput import lsn_number
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.snapshot import SnapshotSource
 from waterclock.cdc.source import Item, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
@@ -260,3 +264,39 @@ def test_a_database_may_have_a_point_in_its_name_and_two_tables_with_one_name_ar
     there.append(("a", "b.c"))
     with pytest.raises(UsageError, match=r"Two tables are called a\.b\.c: b\.c of a and c of a\.b"):
         chunks.look(["a.b.c"])
+
+
+class Locked:
+    """A session in which somebody else locks each table, for ever; `error` is what the database says after a while."""
+
+    def __init__(self, error: Exception, word: str, **settings: Any) -> None:
+        self._error, self._word, self.ran = error, word, list[str]()
+
+    def execute(self, statement: Any, *given: Any) -> Any:
+        self.ran.append(str(statement))
+        if self._word in self.ran[-1]:
+            raise self._error if any("lock" in each and "timeout" in each for each in self.ran) else TimeoutError
+        return []
+
+    def cursor(self, *kinds: Any) -> Any:
+        return nullcontext(Mock(execute=self.execute, fetchall=list))
+
+    def transaction(self) -> Any:
+        return nullcontext()
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_a_lock_on_a_table_is_never_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ALTER TABLE, VACUUM FULL, LOCK TABLES: the log of all other tables stood still until its end, without a word."""
+    rests, slot = {"shop.item": OlderRest()}, ReplicationSlot("", "s", "p")
+    made = partial(Locked, pymysql.OperationalError(1205, "Lock wait timeout exceeded"), of_mysql.VIEW)
+    monkeypatch.setattr(of_mysql, "Connection", made)
+    reader, column = Mock(), ("id", "int", "int(11)", None, "")
+    reader.catalog.declared.return_value = TableDefinition([column], ("id",), 7, frozenset())
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    assert chunks.read(rests, 10) == []
+    session = Locked(psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"), "lock table")
+    monkeypatch.setattr(of_postgres, "connected", lambda slot: session)
+    assert of_postgres.SlotChunks(Mock(), slot, ManualClock()).read(rests, 10) == []

@@ -91,7 +91,8 @@ class ChunkReader(Protocol):
 
     def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
         """Steps 2 and 3: of one view a chunk of each table, in their order, until there are so many rows: at least of the
-        first. None of any if the view lacks what the log has given out: read again later."""
+        first. None of any if the view lacks what the log has given out, or somebody locks a table: read again later. No
+        lock is waited for: the log stands still meanwhile."""
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Step 4: the log gives this out, and `chunks` wait, by their tables."""

@@ -262,7 +262,9 @@ class SnapshotSource:
             self._again.failed()
             if self._again.attempts == SAID_AT:
                 log.warning(
-                    "The snapshot of %s waits until a query sees all that the log has given out.", next(iter(rests))
+                    "The snapshot of %s waits until a query sees all that the log has given out, and nobody locks "
+                    "the table.",
+                    next(iter(rests)),
                 )
             return False
         self._again.succeeded()

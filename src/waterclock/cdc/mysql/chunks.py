@@ -46,10 +46,11 @@ from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 
 VIEW = "start transaction with consistent snapshot, read only"
 _ALTERED = 1412  # since the view was opened
+_LOCKED = 1205
 _MAY_NOT = (1142, 1143)
 _SESSION = (
     "set session transaction isolation level repeatable read",
-    "set time_zone = '+00:00', sql_mode = '', character_set_results = null",
+    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1",
 )
 _BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
 _SIZES = "select concat(table_schema, '.', table_name), table_rows from information_schema.tables where table_rows > 0"
@@ -85,8 +86,11 @@ class BinlogChunks:
         return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
-        for table in tables:
-            self._planned(table)
+        try:
+            for table in tables:
+                self._planned(table)
+        except pymysql.MySQLError as error:
+            refused(self._login, error)
         self._reader.questions.execute(_SIZES)
         return {name: int(rows or 0) for name, rows in self._reader.questions.fetchall()}
 
@@ -119,6 +123,8 @@ class BinlogChunks:
         except pymysql.MySQLError as error:
             self.close()
             code = error.args[0] if error.args else 0
+            if code == _LOCKED:
+                return []
             if code == _ALTERED or self._planned(table).definition != self._plans[table].definition:
                 del self._plans[table]
                 return []

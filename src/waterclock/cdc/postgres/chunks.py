@@ -37,6 +37,7 @@ from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import WallClock
 from waterclock.errors import UsageError, unstopped
 
+_ALONE = psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable
 _PIECE = 500  # rows of a FETCH at most
 _TABLE = (
     "select c.oid, c.relkind = 'p', case c.relreplident when 'i' then 'i' else 'p' end "
@@ -140,9 +141,11 @@ class SlotChunks:
         with errors_of_postgres(self._slot):
             try:
                 return self._read(rests, rows)
-            except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+            except (*_ALONE, psycopg.errors.InsufficientPrivilege) as error:
                 if len(rests) > 1:  # rule 5
                     return self.read({table: rests[table]}, rows)
+                if isinstance(error, psycopg.errors.LockNotAvailable):
+                    return []
                 if isinstance(error, psycopg.errors.UndefinedTable):  # it is gone, and the log says what of it
                     return [Chunk(table, {}, None, self.standing(), absent="is gone")]
                 raise UsageError(
@@ -154,6 +157,7 @@ class SlotChunks:
         chunks, names = list[Chunk](), {table: self._parts(table) for table in rests}
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
+            self._asking.execute("set local lock_timeout = '1s'")
             locked = sql.SQL("lock table {} in access share mode")
             self._asking.execute(locked.format(sql.SQL(", ").join(sql.Identifier(*each) for each in names.values())))
             (view,) = self._asking.execute("select pg_current_snapshot()::text").fetchone() or ("",)
