@@ -253,7 +253,7 @@ def test_a_database_may_have_a_point_in_its_name_and_two_tables_with_one_name_ar
     """The table `c` of `a.b` was looked for as `b.c` of `a`: it was gone, and none of its older rows came."""
     reader, column = Mock(), ("id", "int", "int(11)", None, "")
     there = [("a.b", ""), ("a.b", "c"), ("shop", "item")]
-    reader.questions.fetchall = lambda: there
+    reader.questions.fetchall = lambda: [] if "table_type = " in reader.questions.execute.call_args[0][0] else there
     nothing, found = TableDefinition([], (), 1 << 62, frozenset()), TableDefinition([column], ("id",), 7, frozenset())
     reader.catalog.declared = lambda *names: found if names in there else nothing
     chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
@@ -295,8 +295,22 @@ def test_a_lock_on_a_table_is_never_waited_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(of_mysql, "Connection", made)
     reader, column = Mock(), ("id", "int", "int(11)", None, "")
     reader.catalog.declared.return_value = TableDefinition([column], ("id",), 7, frozenset())
+    reader.questions.fetchall = list
     chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
     assert chunks.read(rests, 10) == []
     session = Locked(psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"), "lock table")
     monkeypatch.setattr(of_postgres, "connected", lambda slot: session)
     assert of_postgres.SlotChunks(Mock(), slot, ManualClock()).read(rests, 10) == []
+
+
+def test_a_table_with_system_versioning_is_refused_for_its_history_would_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, column, ran = Mock(), ("id", "int", "int(11)", None, ""), list[str]()
+    reader.catalog.declared.return_value = TableDefinition([column], ("id", "row_end"), 7, frozenset())
+    reader.questions.fetchall = lambda: [(1,)]  # the server's word that it is SYSTEM VERSIONED
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    monkeypatch.setattr(chunks, "_run", lambda statement: ran.append(statement) or [(1,)])
+    with pytest.raises(UsageError, match=r"shop\.item has system versioning.*Leave it out \(--tables\)"):
+        chunks.look(["shop.item"])
+    assert ran == ["select 1 from `shop`.`item` for system_time all limit 1"]

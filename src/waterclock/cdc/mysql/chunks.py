@@ -53,6 +53,10 @@ _SESSION = (
     "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1",
 )
 _BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
+_VERSIONED = (
+    "select 1 from information_schema.tables where table_schema = %s and table_name = %s and table_type = "
+    "'SYSTEM VERSIONED'"
+)
 _SIZES = "select concat(table_schema, '.', table_name), table_rows from information_schema.tables where table_rows > 0"
 _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
 
@@ -237,9 +241,11 @@ class BinlogChunks:
         rows = f"select 1 from {'.'.join(map(escaped, names))} limit 1"
         if definition.columns and definition.created == 1 << 62:
             why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
+        elif definition.columns and self._asked(_VERSIONED, *names):
+            why = "has system versioning, and its former rows are rows of their own, which no SELECT shows"
+            rows = rows.replace(" limit 1", " for system_time all limit 1")
         elif definition.columns and not definition.key:
-            self._reader.questions.execute(_BYTES, (table,))
-            size = int(self._reader.questions.fetchall()[0][0] or 0)
+            size = int(self._asked(_BYTES, table)[0][0] or 0)
             if size > WHOLE_BYTES and self._run(rows):
                 raise too_large(table)
         if why and self._run(rows):
@@ -250,6 +256,10 @@ class BinlogChunks:
             return selected(names, definition, self._overrides)
         except Unreadable as refusal:
             raise Unreadable(f"{table}: {refusal}") from None
+
+    def _asked(self, question: str, *arguments: str) -> list[Any]:
+        self._reader.questions.execute(question, arguments)
+        return list(self._reader.questions.fetchall())
 
     def _run(self, statement: str) -> list[Any]:
         with self._connected().cursor() as cursor:
