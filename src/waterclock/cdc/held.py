@@ -6,7 +6,8 @@ Rule 2: `tables` are those that have something of their own to say: they began l
         them one by one (a publication's list).
 Rule 3: what a newer version of this program stored is not guessed at: it is refused.
 Rule 4: a table of which older rows are still to come says so, and where their next chunk begins (snapshot.py).
-Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made.
+Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made. More than
+        MOST_DROPPED become the patterns of their databases, as with DROP DATABASE: a position is stored often, and whole.
 Rule 6: where the log numbers its tables (PostgreSQL), `numbers` has the one that a name had when the table was met last:
         another one is another table. 0: that table has another name now.
 """
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 EVERY = "*"
 DROPPED = "dropped"
+MOST_DROPPED = 500
 
 
 class OlderRest(NamedTuple):
@@ -114,6 +116,9 @@ class Held:
         >>> held.dropped(), list(held.tables)
         ({'a.c'}, ['a.c'])
         """
+        if len(names) > MOST_DROPPED:
+            databases = {name.partition(".")[0] for name in names}
+            names = {pattern for database in databases for pattern in self.names(database, EVERY)}
         former = {name: table._replace(mark="") for name, table in self.tables.items() if table.mark == DROPPED}
         tables = {**self.tables, **former}
         return self._with(tables | {name: tables.get(name, HeldTable())._replace(mark=DROPPED) for name in names})
