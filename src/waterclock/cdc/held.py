@@ -103,11 +103,13 @@ class Held:
 
         >>> sorted(Held(("shop.item", "*.s*", "till.t")).names("shop", EVERY))
         ['shop.item', 'shop.s*']
+        >>> Held(("shop.de.*",)).names("shop.de", EVERY)
+        {'shop.de.*'}
         """
         if table != EVERY:
             return {f"{database}.{table}"}
-        pairs = [pattern.partition(".") for pattern in self.scope]
-        return {f"{database}.{each or EVERY}" for of, _, each in pairs if fnmatch.fnmatchcase(database, of)}
+        parted = [(p[:at], p[at + 1 :]) for p in self.scope for at, letter in enumerate(f"{p}.") if letter == "."]
+        return {f"{database}.{each or EVERY}" for of, each in parted if fnmatch.fnmatchcase(database, of)}
 
     def with_dropped(self, names: Collection[str]) -> Held:
         """The same with these names of rule 5.
