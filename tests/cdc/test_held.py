@@ -165,3 +165,16 @@ def test_a_position_does_not_grow_with_every_table_that_is_dropped() -> None:
     assert len(Position("0-1-9", held=held).as_json()) < 400
     few = {*sorted(dropped)[1:]}
     assert held.with_dropped(few).dropped() == few
+
+
+def test_what_is_held_is_written_once_and_stored_with_each_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 20,000 tables of PostgreSQL each commit took 35 ms for it."""
+    held = Held(("shop.*",), numbers={"shop.t": 7})
+    position = Position("0/1", 7, 2, "0/2", held)
+    stored = {"version": 2, **position._asdict(), "held": held.as_fields()}
+    assert json.loads(position.as_json()) == json.loads(json.dumps(stored))
+    monkeypatch.setattr(Held, "as_fields", None)
+    assert Position.parsed(position._replace(place="0/3").as_json()) == position._replace(place="0/3")
+    monkeypatch.undo()
+    assert Position.parsed(Position("0/4", held=held.with_numbers({})).as_json()).held == held.with_numbers({})
+    assert Position.parsed(Position("null}").as_json()) == Position("null}")
