@@ -315,5 +315,5 @@ def test_the_remedy_for_a_table_that_is_not_brought_takes_any_name() -> None:
     there = [DatabaseTable("public", name, "r", "p", 7, "") for name in ("Order", "item")]
     of = {f"pub{kind}": True for kind in ("insert", "update", "delete", "truncate")}
     found = Publication("shop-1", "", {**of, "puballtables": False}, [], {}, there)
-    with pytest.raises(UsageError, match='ALTER PUBLICATION "shop-1" ADD TABLE public."Order", public.item'):
+    with pytest.raises(UsageError, match=r'ALTER PUBLICATION "shop-1" ADD TABLE public\."Order", public\.item'):
         found.refuse(TableFilter(["public.*"]), None, accepted=False)
