@@ -159,7 +159,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
         chunks = partial(BinlogChunks if reader.server.maria else MySqlChunks, reader, login, clock, overrides)
         return beside(reader, chunks, clock, arguments.snapshot_rate, _never(terms))
 
-    first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
+    first = begin if arguments.begin in ("start", "now") else Position(_behind(arguments.begin))
     return Origin(
         source,
         first,
@@ -168,6 +168,17 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
         lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor, login.partial) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
+
+
+def _behind(gtids: str) -> str:
+    """The place of --from. Of MySQL it is a set of what was executed: one transaction in it has no others before it."""
+    server, _, number = gtids.partition(":")
+    if _GTID.fullmatch(gtids) and number.isdecimal() and int(number) > 1:
+        raise UsageError(
+            f"--from {gtids}: of MySQL this is one transaction alone: all would come that are before it, and it would not. "
+            f"Write all up to it: {server}:1-{number}."
+        )
+    return gtids
 
 
 def _never(terms: Terms) -> str:
