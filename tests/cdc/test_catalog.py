@@ -35,10 +35,11 @@ def test_a_text_whose_check_is_json_valid_is_json_where_the_log_may_take_it_for_
     """ALTER TABLE ... CONVERT TO CHARACTER SET leaves the check, and gives it another collation: the log has a text, and
     a snapshot brought JSON."""
     checks = [["json_valid(`doc`)"], ["json_valid(`other`)"], ["`n` > 0"]]
-    more = [["doc", 1, 1], ["other", 0, 0]]
-    asked = Asked({"check_clause": checks, "collation_name = 'utf8mb4_bin'": more})
+    more = [["doc", 1, 1, "doc longtext utf8mb4_bin"], ["other", 0, 0, "other longtext utf8mb4_general_ci"]]
+    asked = Asked({"check_clause": checks, "collation_name = 'utf8mb4_bin'": more, "'PRIMARY'": [["other"]]})
     found = ServerCatalog(asked, True).declared("shop", "item")
     assert (found.json, found.unsure, found.nullable) == ({"doc"}, {"doc"}, {"doc"})
+    assert (found.key, found.order) == (("other",), "other longtext utf8mb4_general_ci")
 
 
 @pytest.mark.parametrize("is_unsure", [True, False])

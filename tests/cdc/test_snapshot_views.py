@@ -25,6 +25,8 @@ from waterclock.cdc.chunks import Chunk
 from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.mysql import chunks as of_mysql
 from waterclock.cdc.mysql.catalog import TableDefinition
+from waterclock.cdc.mysql.fetched import SelectedRows
+from waterclock.cdc.mysql.selected import selected
 from waterclock.cdc.mysql.server import MySqlLogin
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
@@ -314,3 +316,25 @@ def test_a_table_with_system_versioning_is_refused_for_its_history_would_be_miss
     with pytest.raises(UsageError, match=r"shop\.item has system versioning.*Leave it out \(--tables\)"):
         chunks.look(["shop.item"])
     assert ran == ["select 1 from `shop`.`item` for system_time all limit 1"]
+
+
+@pytest.mark.parametrize("order", ["id int(11)", "id varchar(9) utf8mb4_bin"])
+def test_a_table_whose_key_was_changed_in_the_middle_begins_anew(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that had not come in the former order, and stood before the last one in the new, were passed over."""
+    came, is_same = OlderRest(("500",), ("900",), 500, 3, "id int(11)"), order == "id int(11)"
+    column, asked = ("id", "int", "int(11)", None, ""), list[Any]()
+    definition = TableDefinition([column], ("id",), 7, frozenset(), order=order)
+    chunks = of_mysql.BinlogChunks(Mock(), MySqlLogin("h", 1, "u", ""), ManualClock())
+    chunks._plans["shop.item"] = selected(("shop", "item"), definition, {})
+    monkeypatch.setattr(chunks, "_largest", lambda plan: ("950",))
+    monkeypatch.setattr(chunks, "_rows", lambda plan, where, *more: asked.append(where) or SelectedRows())
+    rest, _ = chunks._read("shop.item", came, 10, 10)
+    assert (rest.upto, rest.key, len(asked[0])) == ((("900",), order, 2) if is_same else (("950",), order, 1))
+    of = of_postgres.SlotChunks.__new__(of_postgres.SlotChunks)
+    for name, answer in (("_largest", ("950",)), ("_schema", None), ("standing", (1,)), ("_message", Mock())):
+        monkeypatch.setattr(of, name, lambda *given, answer=answer: answer)
+    monkeypatch.setattr(of, "_rows", lambda message, plan, rest, *more: asked.append(rest) or (None, False, 0))
+    of._chunk("shop.item", Mock(is_whole=False, key={"id": "int"}, order=order), came, 10, 10)
+    assert (asked[1].after, asked[1].upto, asked[1].since) == (
+        (("500",), ("900",), 3) if is_same else (None, ("950",), 3)
+    )

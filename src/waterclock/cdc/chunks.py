@@ -9,6 +9,8 @@ Rule 4: columns and key are those that the table has in the view.
 Rule 5: rows of a table without a primary key have no order to be read in, and who has one of them twice has two. Such a
         table comes in one chunk, the first of its view, behind a TRUNCATE, which takes away what the log brought before: up
         to WHOLE_BYTES and WHOLE_ROWS. What is given out while it waits and is not in it follows it once more.
+Rule 6: a table that gets another primary key, or whose key gets another type or order, begins anew: what is behind the last
+        key in one order is not what is behind it in another.
 """
 
 from __future__ import annotations

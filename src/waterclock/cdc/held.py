@@ -27,17 +27,28 @@ MOST_DROPPED = 500
 class OlderRest(NamedTuple):
     """What of a table's older rows is still to come. `after`: the key of the last one that came, `upto` the largest key,
     each value as the source writes it, and None before the first chunk; `rows`: how many came; `since`: the sequence up to
-    which a target may have rows of the table that are gone (snapshot.py), 0 if none has."""
+    which a target may have rows of the table that are gone (snapshot.py), 0 if none has; `key`: by which key they came."""
 
     after: tuple[str, ...] | None = None
     upto: tuple[str, ...] | None = None
     rows: int = 0
     since: int = 0
+    key: str = ""
+
+    def by(self, key: str) -> OlderRest:
+        """The same by this key; from the beginning, if the rows that came were of another one: they had another order.
+
+        >>> OlderRest(("7",), ("9",), 5, 3, "id int").by("id int").after
+        ('7',)
+        >>> OlderRest(("7",), ("9",), 5, 3, "id int").by("n int")
+        OlderRest(after=None, upto=None, rows=0, since=3, key='n int')
+        """
+        return self._replace(key=key) if self.key in ("", key) else OlderRest(since=self.since, key=key)
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> OlderRest:
         after, upto = (None if (key := fields[name]) is None else tuple(map(str, key)) for name in ("after", "upto"))
-        return cls(after, upto, int(fields["rows"]), int(fields.get("since", 0)))
+        return cls(after, upto, int(fields["rows"]), int(fields.get("since", 0)), str(fields.get("key", "")))
 
 
 class HeldTable(NamedTuple):

@@ -53,9 +53,10 @@ _CREATED = (
 _CHECKS = (
     "select check_clause from information_schema.check_constraints where constraint_schema = %s and table_name = %s"
 )
-_MORE = (  # the last one: as `doubtful` has it
+_MORE = (  # the third one: as `doubtful` has it
     "select column_name, is_nullable = 'YES', data_type in ('uuid', 'inet6', 'inet4') or column_type in ('binary(16)', "
-    "'binary(4)') or (data_type = 'longtext' and collation_name = 'utf8mb4_bin') from information_schema.columns "
+    "'binary(4)') or (data_type = 'longtext' and collation_name = 'utf8mb4_bin'), concat_ws(' ', column_name, "
+    "column_type, collation_name) from information_schema.columns "
     "where table_schema = %s and table_name = %s"
 )
 _LABEL = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
@@ -78,7 +79,8 @@ class Cursor(Protocol):
 
 class TableDefinition(NamedTuple):
     """A table as the catalog has it: its columns, which are empty if it is not there, and its primary key. `unsure`: the
-    columns of which the log does not say what they are; `nullable`: those that may be null."""
+    columns of which the log does not say what they are; `nullable`: those that may be null; `order`:
+    what the key's columns are, whose values are ordered by that."""
 
     columns: list[tuple[str, str, str, str | None, str]]
     key: tuple[str, ...]
@@ -86,6 +88,7 @@ class TableDefinition(NamedTuple):
     json: frozenset[str]
     unsure: frozenset[str] = frozenset()
     nullable: frozenset[str] = frozenset()
+    order: str = ""
 
 
 class ServerCatalog:
@@ -180,14 +183,16 @@ class ServerCatalog:
         found = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
         json = {match[1].replace("``", "`") for match in found if match}
         more = self._asked(_MORE, database, table)
-        unsure = frozenset(name for name, _, is_unsure in more if is_unsure and self._maria)
+        unsure = frozenset(name for name, _, is_unsure, _ in more if is_unsure and self._maria)
+        key, told = tuple(row[0] for row in self._asked(_KEY, database, table)), {row[0]: row[3] for row in more}
         return TableDefinition(
             columns,
-            tuple(row[0] for row in self._asked(_KEY, database, table)),
+            key,
             int(created[0][0]) if created and created[0][0] is not None else 1 << 62,  # what is gone has changed
             unsure & json,
             unsure,
-            frozenset(name for name, may_be_null, _ in more if may_be_null),
+            frozenset(name for name, may_be_null, _, _ in more if may_be_null),
+            ", ".join(told[name] for name in key if name in told),
         )
 
     def _asked(self, query: str, *arguments: str) -> list[Any]:

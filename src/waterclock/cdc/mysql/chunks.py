@@ -157,6 +157,7 @@ class BinlogChunks:
             if found.is_cut or found.count > WHOLE_ROWS:
                 raise too_large(table)
             return rest, found
+        rest = rest.by(plan.definition.order)
         upto = self._largest(plan) if rest.upto is None else rest.upto
         if not upto:
             return rest._replace(upto=upto), SelectedRows()

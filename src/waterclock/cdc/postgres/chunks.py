@@ -49,7 +49,7 @@ _COLUMNS = (
     "and attgenerated = '' order by attnum"
 )
 _KEY = (
-    "select a.attname, format_type(a.atttypid, a.atttypmod) from pg_index i join pg_attribute a "
+    "select a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::text from pg_index i join pg_attribute a "
     "on a.attrelid = i.indrelid and a.attnum = any(i.indkey) where i.indrelid = %s "
     "and case %s when 'i' then i.indisreplident else i.indisprimary end "
     "and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts order by array_position(i.indkey::int2[], a.attnum)"
@@ -66,7 +66,7 @@ _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is
 class SelectedTable(NamedTuple):
     """How a table, `names` with its schema, is asked for: its name as SQL, columns with their types, the key in the index's
     order with its types, and the publication's filter; `number` and `brackets` as a Relation has them; `is_whole`: it has
-    rows and no key, and comes in one chunk."""
+    rows and no key, and comes in one chunk; `order`: what the key's columns are, whose values are ordered by that."""
 
     names: tuple[str, str]
     name: sql.Composable
@@ -77,6 +77,7 @@ class SelectedTable(NamedTuple):
     number: int = 0
     brackets: tuple[int, ...] = ()
     is_whole: bool = False
+    order: str = ""
 
     def named_key(self) -> tuple[str, ...]:
         return tuple(name for name in self.columns if name in self.key)
@@ -185,6 +186,7 @@ class SlotChunks:
             if last is not None:
                 raise too_large(table)
             return Chunk(table, {}, None, high, of=of, whole=whole(of, found), schema=self._schema(plan)), size
+        rest = rest.by(plan.order)
         upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
         if not upto:
             return Chunk(table, {}, None, high, of=of), 0
@@ -211,7 +213,8 @@ class SlotChunks:
         named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), sql.Identifier(*names))
         table = ".".join(names)
         described = self._asking.execute(_COLUMNS, (oid,)).fetchall()
-        key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
+        ordered = self._asking.execute(_KEY, (oid, identity)).fetchall()
+        key, order = {column: kind for column, kind, _ in ordered}, ", ".join(map(" ".join, ordered))
         published = self._asking.execute(_PUBLISHED, (self._slot.publication, *names)).fetchone()
         fields = published[0] if published else {}
         listed = fields.get("attnames")
@@ -229,7 +232,8 @@ class SlotChunks:
             if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
                 raise too_large(table)
             return SelectedTable(names, named, columns, {}, fields.get("rowfilter") or "true", types, *known, True)
-        return SelectedTable(names, named, columns, key, fields.get("rowfilter") or "true", types, *known)
+        only = fields.get("rowfilter") or "true"
+        return SelectedTable(names, named, columns, key, only, types, *known, order=order)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
