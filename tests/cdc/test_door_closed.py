@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from waterclock.cdc import AsyncChangeStream, ChangeStream, FilePosition, SqlPosition
+from waterclock.cdc import AsyncChangeStream, ChangeStream, FilePosition, SqlPosition, changes, origin
 from waterclock.cdc.door.batch import Batch
 from waterclock.cdc.door.gather import BatchAhead, Bounds
 from waterclock.cdc.door.stream import _without_password
 from waterclock.cdc.origin import Origin
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Source
+from waterclock.cdc.source import Source, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import UsageError
 
@@ -69,3 +70,17 @@ def test_a_password_of_any_letters_leaves_the_address(password: str) -> None:
     """A colon in it left its first part in the address: "leave it out, and give it in a file"."""
     address, given = _without_password(f"postgresql://user:{password}@h:5432/shop?host=/run/a@b")
     assert (address, given) == ("postgresql://user@h:5432/shop?host=/run/a@b", unquote(password))
+
+
+def test_a_databases_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`shop[1]` brought the tables of `shop1`, and none of its own."""
+    made = list[TableFilter]()
+
+    class Kept(TableFilter):
+        def __init__(self, patterns: Sequence[str], own: frozenset[str] = frozenset()) -> None:
+            super().__init__(patterns, own)
+            made.append(self)
+
+    monkeypatch.setattr(origin, "TableFilter", Kept)
+    changes("mysql://root@127.0.0.1/shop%5B1%5D", position=tmp_path / "p")
+    assert (made[0]("shop[1]", "item"), made[0]("shop1", "item")) == (True, False)

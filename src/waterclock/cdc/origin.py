@@ -7,6 +7,7 @@ Rule 2: what is wrong with an option is said in one sentence that shows a right 
 
 from __future__ import annotations
 
+import glob
 import re
 import zlib
 from argparse import Namespace
@@ -138,7 +139,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
     terms = terms_of(arguments, where)
     overrides, comes = types_of(arguments.type), terms.snapshot != NEVER
     login = login_of(arguments, where, name)
-    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
+    wanted = TableFilter(arguments.tables or ([f"{glob.escape(where.name)}.*"] if where.name else []), OWN)
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
