@@ -28,13 +28,14 @@ from waterclock.cdc.mysql.catalog import TableDefinition
 from waterclock.cdc.mysql.fetched import SelectedRows
 from waterclock.cdc.mysql.selected import selected
 from waterclock.cdc.mysql.server import MySqlLogin
+from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.part import OlderPart
-from waterclock.cdc.position import Position
+from waterclock.cdc.position import MariaGtidList, Position
 from waterclock.cdc.postgres import chunks as of_postgres
-from waterclock.cdc.postgres.pgoutput import lsn_number
+from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.snapshot import SnapshotSource
-from waterclock.cdc.source import Item, SourceMark
+from waterclock.cdc.source import Item, SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.clock import ManualClock
@@ -338,3 +339,18 @@ def test_a_table_whose_key_was_changed_in_the_middle_begins_anew(order: str, mon
     assert (asked[1].after, asked[1].upto, asked[1].since) == (
         (("500",), ("900",), 3) if is_same else (None, ("950",), 3)
     )
+
+
+def test_a_new_captures_older_rows_are_later_than_all_that_a_former_one_wrote() -> None:
+    """Where its log had no transaction yet they counted from 1: a target that knew the rows took none of them."""
+    now, position = 1_700_000_000, Position("0/1")
+    decoder = Decoder(position, TableFilter([]), Mock())
+    taking = Transactions(MariaGtidList(""), position, Mock(), TableFilter([]))
+    assert [each.numbered(now) for each in (decoder, taking)] == [now * 1_000_000] * 2
+    assert [each.numbered(now - 60) for each in (decoder, taking)] == [now * 1_000_000 + 1] * 2
+    log, reader, clock = Mock(), Mock(), ManualClock()
+    log.position.return_value = Position("0/1", held=Held(tables={"s.a": HeldTable(older=OlderRest())}))
+    log.items.return_value = iter([SourceMark.QUIET])
+    reader.standing.return_value, reader.read = (1,), lambda rests, rows: [Chunk("s.a", {}, None, (1,))]
+    assert list(SnapshotSource(log, reader, clock).items())
+    reader.numbered.assert_called_once_with(clock.wall_ms() // 1000)

@@ -105,7 +105,8 @@ class ChunkReader(Protocol):
     def standing(self) -> Standing:
         """Where it stands, if it is between two: everything before that was given out."""
 
-    def numbered(self) -> int:
-        """A sequence of a chunk's own, behind all that was given out; the log counts on from it."""
+    def numbered(self, seconds: int) -> int:
+        """A sequence of a chunk's own, behind all that was given out; the log counts on from it. `seconds` since 1970 are now:
+        what a former capture wrote to the same target is older, whether or not this one's log has had a transaction yet."""
 
     def close(self) -> None: ...

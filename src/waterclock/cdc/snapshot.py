@@ -284,15 +284,16 @@ class SnapshotSource:
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
-        sequence, since = self._reader.numbered(), self._rest[chunk.table].since
+        seconds, since = self._clock.wall_ms() // 1000, self._rest[chunk.table].since
+        sequence = self._reader.numbered(seconds)
         if chunk.schema is not None and chunk.size():
             yield chunk.schema._replace(since=(sequence, 0))
         if chunk.rows:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         messages = [*(chunk.whole or ())]
         if since and chunk.rest is None and not chunk.absent:
-            messages.append(completed(chunk.of, since, self._clock.wall_ms() // 1000))
-            sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
+            messages.append(completed(chunk.of, since, seconds))
+            sequence = self._reader.numbered(seconds) if chunk.rows else sequence  # a part is a transaction of its own
         elif since and chunk.rest is None:
             log.warning("%s %s: what a target has of it stays.", chunk.table, chunk.absent)
         for number, message in enumerate(messages):

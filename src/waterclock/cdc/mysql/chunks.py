@@ -80,8 +80,8 @@ class BinlogChunks:
     def standing(self) -> Standing:
         return self._reader.file_place.at
 
-    def numbered(self) -> int:
-        return self._reader.numbered()
+    def numbered(self, seconds: int) -> int:
+        return self._reader.numbered(seconds)
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""

@@ -123,9 +123,9 @@ class Transactions:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
         return not self._gtid and not self._open and self._held is None and not self._done
 
-    def numbered(self) -> int:
+    def numbered(self, seconds: int) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
-        self._sequence = self._settled = self._settled + 1
+        self._sequence = self._settled = next_sequence(self._settled, seconds)
         return self._settled
 
     def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:

@@ -99,8 +99,8 @@ class SlotChunks:
     def standing(self) -> Standing:
         return (self._reader.lsn(),)
 
-    def numbered(self) -> int:
-        return self._reader.numbered()
+    def numbered(self, seconds: int) -> int:
+        return self._reader.numbered(seconds)
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Rule 2."""
