@@ -106,7 +106,7 @@ class ChunkReader(Protocol):
         """Where it stands, if it is between two: everything before that was given out."""
 
     def numbered(self, seconds: int) -> int:
-        """A sequence of a chunk's own, behind all that was given out; the log counts on from it. `seconds` since 1970 are now:
-        what a former capture wrote to the same target is older, whether or not this one's log has had a transaction yet."""
+        """A sequence of a chunk's own, behind all that was given out; the log counts on from it. `seconds`, since 1970, are
+        now: what a former capture wrote to the same target is older, whether or not this one's log has had a transaction."""
 
     def close(self) -> None: ...
