@@ -107,6 +107,6 @@ class ChunkReader(Protocol):
 
     def numbered(self, seconds: int) -> int:
         """A sequence of a chunk's own, behind all that was given out; the log counts on from it. `seconds`, since 1970, are
-        now: what a former capture wrote to the same target is older, whether or not this one's log has had a transaction."""
+        now: what a former capture wrote to the same target is older, though this one's log has had no transaction."""
 
     def close(self) -> None: ...
