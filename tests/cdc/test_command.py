@@ -306,6 +306,9 @@ def test_a_user_without_the_right_to_replicate_is_told_the_grant(
     assert "GRANT REPLICATION SLAVE" in capsys.readouterr().err
 
 
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -320,6 +323,11 @@ def test_a_user_without_the_right_to_replicate_is_told_the_grant(
         (["mysql://root@h/a", "--type", "a.b.c=int"], "with a type of uuid"),
         (["mysql://root@h/a", "--skip", "0-1"], "--skip 0-1: write one transaction's GTID"),
         (["mysql://root@h/a", "--skip", "0-1-7,0-1-8"], "--skip 0-1-7,0-1-8: write one transaction's GTID"),
+        (["mysql://root@h/a", "--from", f"{UUID}:57"], f"it would not. Write all up to it: {UUID}:1-57."),
+        (
+            ["mysql://root@h/a", "--partial-rows", "--form", "debezium-schemas"],
+            "--partial-rows: a schema has no word for",
+        ),
         (["mysql://root@h/a", "--tables", "item"], "--tables item: write DATABASE.TABLE"),
         (["mysql://root@h/a", "--as-published", "--skip-to", "0/1"], "--as-published, --skip-to: only for PostgreSQL"),
         (

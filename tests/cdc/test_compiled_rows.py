@@ -217,7 +217,7 @@ def length(size: int) -> bytes:
 
 def selected_of(*kinds: str) -> SelectedTable:
     columns = [(kind, kind, SHOWN[kind][0], SHOWN[kind][1], "") for kind in kinds]
-    return selected("shop.item", TableDefinition(columns, (kinds[0],), 0, frozenset({"longtext"})), {})
+    return selected(("shop", "item"), TableDefinition(columns, (kinds[0],), 0, frozenset({"longtext"})), {})
 
 
 def fetched_by_both(table: SelectedTable, rows: list[list[bytes | None]]) -> None:

@@ -10,7 +10,7 @@ from tests.cdc.mariadb import MariaServer
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.agreement import FROM_NOW, Terms, agreed
-from waterclock.cdc.held import Held, HeldTable
+from waterclock.cdc.held import MOST_DROPPED, Held, HeldTable
 from waterclock.cdc.position import VERSION, Position
 from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.stored import last_position
@@ -154,3 +154,27 @@ def test_nothing_else_is_asked_for_while_a_transaction_is_half_in_kafka(asked: t
     ):
         agreed(position, Held(asked), ["shop.t", "shop.u"], lambda names: [], Terms(FROM_NOW))
     assert agreed(position, Held(("shop.t",)), ["shop.t", "shop.u"], lambda names: [], Terms()).scope == ("shop.t",)
+
+
+def test_a_position_does_not_grow_with_every_table_that_is_dropped() -> None:
+    """A job that makes and drops a table each minute: after three weeks the position was larger than its topic took."""
+    dropped = {f"shop.job_{n}" for n in range(1 + MOST_DROPPED)}
+    held = Held(("shop.*", "till.s*"), tables={"shop.t": HeldTable("0-1-7")}).with_dropped(dropped | {"till.sale"})
+    assert held.dropped() == {"shop.*", "till.s*"}
+    assert held.with_dropped(held.dropped()).tables == held.tables
+    assert len(Position("0-1-9", held=held).as_json()) < 400
+    few = {*sorted(dropped)[1:]}
+    assert held.with_dropped(few).dropped() == few
+
+
+def test_what_is_held_is_written_once_and_stored_with_each_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 20,000 tables of PostgreSQL each commit took 35 ms for it."""
+    held = Held(("shop.*",), numbers={"shop.t": 7})
+    position = Position("0/1", 7, 2, "0/2", held)
+    stored = {"version": 2, **position._asdict(), "held": held.as_fields()}
+    assert json.loads(position.as_json()) == json.loads(json.dumps(stored))
+    monkeypatch.setattr(Held, "as_fields", None)
+    assert Position.parsed(position._replace(place="0/3").as_json()) == position._replace(place="0/3")
+    monkeypatch.undo()
+    assert Position.parsed(Position("0/4", held=held.with_numbers({})).as_json()).held == held.with_numbers({})
+    assert Position.parsed(Position("null}").as_json()) == Position("null}")

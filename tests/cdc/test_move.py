@@ -45,7 +45,40 @@ def test_settings_become_words_and_each_of_the_others_is_named() -> None:
         "cdc postgres://reader@db:5432/till --to kafka://k:9092/shop --form debezium-schemas --tables public.item "
         "--tables audit.* --slot debezium --publication dbz_publication --no-tombstones"
     )
-    assert found.unsaid.keys() == {"transforms", "snapshot.mode", "time.precision.mode"}
+    assert found.unsaid.keys() == {"transforms", "snapshot.mode", "time.precision.mode", "skipped.operations"}
+
+
+@pytest.mark.parametrize(
+    ("connector", "given", "unsaid"),
+    [
+        ("MySqlConnector", {}, {"skipped.operations", "include.schema.changes", "bigint.unsigned.handling.mode"}),
+        (
+            "MariaDbConnector",
+            {"bigint.unsigned.handling.mode": "precise", "time.precision.mode": "adaptive_time_microseconds"},
+            {"skipped.operations", "include.schema.changes"},
+        ),
+        (
+            "MySqlConnector",
+            {"converter.schemas.enable": "false", "time.precision.mode": "adaptive"},
+            {"skipped.operations", "include.schema.changes", "time.precision.mode"},
+        ),
+        ("PostgresConnector", {"skipped.operations": "none", "time.precision.mode": "adaptive"}, set()),
+        ("PostgresConnector", {"time.precision.mode": "adaptive_time_microseconds"},
+         {"skipped.operations", "time.precision.mode"}),
+    ],
+)  # fmt: skip
+def test_what_debezium_does_by_default_and_a_capture_does_not_is_named_too(
+    connector: str, given: dict[str, str], unsaid: set[str]
+) -> None:
+    """PostgreSQL's `time(3)` became milliseconds where it was microseconds, without a word."""
+    settings = {"connector.class": connector, "topic.prefix": "shop", "database.hostname": "db", **given}
+    assert moved(settings, "kafka://k:9092").unsaid.keys() == unsaid
+
+
+@pytest.mark.parametrize("name", ["table.exclude.list", "database.exclude.list", "schema.exclude.list"])
+def test_tables_that_were_left_out_are_never_brought_in_silence(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name}: a capture is told what it brings.*in table\.include\.list"):
+        moved({**SETTINGS, name: "shop.secret"}, "kafka://k:9092")
 
 
 def test_a_pattern_that_the_options_cannot_say_is_refused() -> None:

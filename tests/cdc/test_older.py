@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.cdc.mariadb import NEXT_SECOND, MariaServer, running_server
 from tests.cdc.postgres import run
@@ -19,7 +21,7 @@ from waterclock.cdc import source as older
 from waterclock.cdc.mysql import beginning as mysql_beginning
 from waterclock.cdc.postgres import beginning
 from waterclock.cdc.postgres.beginning import Older, begun
-from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.session import ReplicationSlot, connected, walsender
 from waterclock.testing import Broker
 
 
@@ -209,3 +211,29 @@ def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot
         "public.item about 999 rows (estimated)", "public.other about 1 row (estimated)",
         "public.unseen an unknown number of rows (this user may not read them)",
     ]  # fmt: skip
+
+
+@pytest.mark.postgres
+def test_rows_that_a_policy_hides_are_not_missed_in_silence(slot: ReplicationSlot) -> None:
+    """Row-level security shows a role none of them, without an error: nothing was older, and nothing was there to read."""
+    role = f"{slot.name}_reader"
+    run(slot.conninfo, "create table t (id int primary key)", "insert into t values (1)")
+    run(slot.conninfo, "alter table t enable row level security", f"create role {role} login")
+    run(slot.conninfo, f"grant select on t to {role}")
+    hidden = replace(slot, conninfo=make_conninfo(slot.conninfo, user=role))
+    with connected(hidden) as connection:
+        (found,) = beginning.older_rows(connection, hidden, lambda schema, table: True)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            connection.execute("select * from t")
+    assert found.table == "public.t"
+    assert found.as_text().endswith("(this user may not read them)") or found.estimated
+    run(slot.conninfo, f"drop owned by {role}", f"drop role {role}")
+
+
+def test_every_session_refuses_to_hide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    slot, opened = ReplicationSlot("host=h", "s", "p"), list[str]()
+    monkeypatch.setattr(psycopg, "connect", lambda conninfo, **given: opened.append(given["options"]))
+    connected(slot)
+    walsender(slot)
+    assert len(opened) == 2
+    assert all("row_security=off" in options for options in opened)

@@ -18,7 +18,10 @@ from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.postgres import beginning
 from waterclock.cdc.postgres.beginning import begun
+from waterclock.cdc.postgres.publication import DatabaseTable, Publication
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.source import TableFilter
+from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.postgres
@@ -305,3 +308,12 @@ def test_after_a_first_start_that_was_killed_before_it_had_a_position_all_rows_c
     run(slot.conninfo, "insert into t values (1000)")
     assert cli.main(command) == 0
     assert {number for _, number in rows(broker, slot)} == {*range(1, 1001)}
+
+
+def test_the_remedy_for_a_table_that_is_not_brought_takes_any_name() -> None:
+    """ADD TABLE public.Order names public.order, which is not there."""
+    there = [DatabaseTable("public", name, "r", "p", 7, "") for name in ("Order", "item")]
+    of = {f"pub{kind}": True for kind in ("insert", "update", "delete", "truncate")}
+    found = Publication("shop-1", "", {**of, "puballtables": False}, [], {}, there)
+    with pytest.raises(UsageError, match=r'ALTER PUBLICATION "shop-1" ADD TABLE public\."Order", public\.item'):
+        found.refuse(TableFilter(["public.*"]), None, accepted=False)

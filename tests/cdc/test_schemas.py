@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from waterclock.cdc.mysql.alterations import altered_columns
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
 from waterclock.errors import UsageError
@@ -82,3 +83,24 @@ def test_a_column_keeps_its_number_through_a_rename_and_its_former_name_has_anot
 def test_what_no_capture_wrote_is_told(text: bytes | None) -> None:
     with pytest.raises(UsageError, match="is no table's schema"):
         TableSchema.parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("added", "older", "is_known"),
+    [
+        ("int comment 'status, default 0'", None, True),
+        ("int comment 'is not null later'", None, True),
+        ("int not null comment 'default 7'", "0", True),
+        ("varchar(9) comment 'default 7' default 'it''s'", "it's", True),
+        ("int after `default`", None, True),
+        ("int check (c is not null or d <> 'default 5')", None, True),
+        ("int default (5 + 1)", None, False),
+        ("int default (5 div 2)", None, False),
+        ("int default ( 5 ) check (c > 4)", "5", True),
+        ("int generated always as (d is not null) virtual", None, False),
+    ],
+)
+def test_what_a_new_column_has_in_older_rows_no_comment_says(added: str, older: str | None, is_known: bool) -> None:
+    """A comment's word, or an expression's first number, was taken for the DEFAULT, and a target filled with it."""
+    (column,) = altered_columns(f"alter table t add column c {added}, add index (d)").added
+    assert (column.older, column.older_known) == (older, is_known)

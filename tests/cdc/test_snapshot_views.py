@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
+import psycopg
+import pymysql
 import pytest
 
 from tests.cdc.mariadb import MariaServer
@@ -21,12 +24,22 @@ from waterclock.cdc import snapshot
 from waterclock.cdc.chunks import Chunk
 from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.mysql import chunks as of_mysql
-from waterclock.cdc.position import Position
+from waterclock.cdc.mysql.catalog import TableDefinition
+from waterclock.cdc.mysql.fetched import SelectedRows
+from waterclock.cdc.mysql.selected import selected
+from waterclock.cdc.mysql.server import MySqlLogin
+from waterclock.cdc.mysql.transactions import Transactions
+from waterclock.cdc.part import OlderPart
+from waterclock.cdc.position import MariaGtidList, Position
 from waterclock.cdc.postgres import chunks as of_postgres
-from waterclock.cdc.postgres.pgoutput import lsn_number
+from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.snapshot import SnapshotSource
-from waterclock.cdc.source import SourceMark
+from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.clock import ManualClock
+from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
 TABLES = ["t0", "t1", "t2", "t3", "t4"]
@@ -208,3 +221,136 @@ def test_who_lags_far_behind_waits_seldom_and_no_view_is_open_for_long() -> None
     list(SnapshotSource(log, chunks, clock).items())
     assert len(asked) <= 6
     assert max(asked) * 25e-6 <= 2 * snapshot.LONGEST_S
+
+
+def test_rows_of_a_snapshot_have_their_schema_before_them() -> None:
+    """None stood in NAME.schema of a table of which the log had brought nothing: what an ALTER made of it afterwards never
+    reached the target, whose rows had been made of texts."""
+    former = TableSchema("mysql", "s", "a", (0, 0), (ColumnSchema("id", "int"), ColumnSchema("c", "date")), ("id",))
+    now = former._replace(columns=(former.columns[0], ColumnSchema("d", "date")))
+    log, reader, stands, views = Mock(), Mock(), [(1,)], [former, now]
+    log.position.return_value = Position("0/1", held=Held(tables={"s.a": HeldTable(older=OlderRest())}))
+
+    def going() -> Iterator[Item]:
+        yield SourceMark.COMMITTED
+        yield former._replace(since=(7, 0))  # the same as the waiting chunk has
+        yield SourceMark.COMMITTED
+        yield now._replace(since=(8, 0))  # another one: the chunk would bring the former one behind it
+        stands[0] = (2,)
+        yield SourceMark.COMMITTED
+
+    def read(rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
+        schema = views.pop(0)
+        of = MaxwellMessage("s", "a", "bootstrap-insert", 0, "", 0, 0, False, ("id",), {})
+        return [Chunk("s.a", {b"k": {"id": "1", schema.columns[1].name: "null"}}, None, (2,), of=of, schema=schema)]
+
+    log.items.side_effect, reader.read = going, read
+    reader.standing, reader.numbered.return_value = lambda: stands[0], 9
+    *_, schema, part, mark = SnapshotSource(log, reader, ManualClock()).items()
+    assert (schema, mark) == (now._replace(since=(9, 0)), SourceMark.COMMITTED)
+    assert isinstance(part, OlderPart)
+    assert ([*part.rows[b"k"]], part.of.sequence) == (["id", "d"], 9)
+
+
+def test_a_database_may_have_a_point_in_its_name_and_two_tables_with_one_name_are_refused() -> None:
+    """The table `c` of `a.b` was looked for as `b.c` of `a`: it was gone, and none of its older rows came."""
+    reader, column = Mock(), ("id", "int", "int(11)", None, "")
+    there = [("a.b", ""), ("a.b", "c"), ("shop", "item")]
+    reader.questions.fetchall = lambda: [] if "table_type = " in reader.questions.execute.call_args[0][0] else there
+    nothing, found = TableDefinition([], (), 1 << 62, frozenset()), TableDefinition([column], ("id",), 7, frozenset())
+    reader.catalog.declared = lambda *names: found if names in there else nothing
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    plan = chunks._planned("a.b.c")
+    assert (plan.named(), [each.name for each in plan.columns]) == ("`a.b`.`c`", ["id"])
+    assert chunks._message(plan)[:2] == ("a.b", "c")
+    assert chunks._planned("shop.item").names == ("shop", "item")
+    there.append(("a", "b.c"))
+    with pytest.raises(UsageError, match=r"Two tables are called a\.b\.c: b\.c of a and c of a\.b"):
+        chunks.look(["a.b.c"])
+
+
+class Locked:
+    """A session in which somebody else locks each table, for ever; `error` is what the database says after a while."""
+
+    def __init__(self, error: Exception, word: str, **settings: Any) -> None:
+        self._error, self._word, self.ran = error, word, list[str]()
+
+    def execute(self, statement: Any, *given: Any) -> Any:
+        self.ran.append(str(statement))
+        if self._word in self.ran[-1]:
+            raise self._error if any("lock" in each and "timeout" in each for each in self.ran) else TimeoutError
+        return []
+
+    def cursor(self, *kinds: Any) -> Any:
+        return nullcontext(Mock(execute=self.execute, fetchall=list))
+
+    def transaction(self) -> Any:
+        return nullcontext()
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_a_lock_on_a_table_is_never_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ALTER TABLE, VACUUM FULL, LOCK TABLES: the log of all other tables stood still until its end, without a word."""
+    rests, slot = {"shop.item": OlderRest()}, ReplicationSlot("", "s", "p")
+    made = partial(Locked, pymysql.OperationalError(1205, "Lock wait timeout exceeded"), of_mysql.VIEW)
+    monkeypatch.setattr(of_mysql, "Connection", made)
+    reader, column = Mock(), ("id", "int", "int(11)", None, "")
+    reader.catalog.declared.return_value = TableDefinition([column], ("id",), 7, frozenset())
+    reader.questions.fetchall = list
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    assert chunks.read(rests, 10) == []
+    session = Locked(psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"), "lock table")
+    monkeypatch.setattr(of_postgres, "connected", lambda slot: session)
+    assert of_postgres.SlotChunks(Mock(), slot, ManualClock()).read(rests, 10) == []
+
+
+def test_a_table_with_system_versioning_is_refused_for_its_history_would_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, column, ran = Mock(), ("id", "int", "int(11)", None, ""), list[str]()
+    reader.catalog.declared.return_value = TableDefinition([column], ("id", "row_end"), 7, frozenset())
+    reader.questions.fetchall = lambda: [(1,)]  # the server's word that it is SYSTEM VERSIONED
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    monkeypatch.setattr(chunks, "_run", lambda statement: ran.append(statement) or [(1,)])
+    with pytest.raises(UsageError, match=r"shop\.item has system versioning.*Leave it out \(--tables\)"):
+        chunks.look(["shop.item"])
+    assert ran == ["select 1 from `shop`.`item` for system_time all limit 1"]
+
+
+@pytest.mark.parametrize("order", ["id int(11)", "id varchar(9) utf8mb4_bin"])
+def test_a_table_whose_key_was_changed_in_the_middle_begins_anew(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that had not come in the former order, and stood before the last one in the new, were passed over."""
+    came, is_same = OlderRest(("500",), ("900",), 500, 3, "id int(11)"), order == "id int(11)"
+    column, asked = ("id", "int", "int(11)", None, ""), list[Any]()
+    definition = TableDefinition([column], ("id",), 7, frozenset(), order=order)
+    chunks = of_mysql.BinlogChunks(Mock(), MySqlLogin("h", 1, "u", ""), ManualClock())
+    chunks._plans["shop.item"] = selected(("shop", "item"), definition, {})
+    monkeypatch.setattr(chunks, "_largest", lambda plan: ("950",))
+    monkeypatch.setattr(chunks, "_rows", lambda plan, where, *more: asked.append(where) or SelectedRows())
+    rest, _ = chunks._read("shop.item", came, 10, 10)
+    assert (rest.upto, rest.key, len(asked[0])) == ((("900",), order, 2) if is_same else (("950",), order, 1))
+    of = of_postgres.SlotChunks.__new__(of_postgres.SlotChunks)
+    for name, answer in (("_largest", ("950",)), ("_schema", None), ("standing", (1,)), ("_message", Mock())):
+        monkeypatch.setattr(of, name, lambda *given, answer=answer: answer)
+    monkeypatch.setattr(of, "_rows", lambda message, plan, rest, *more: asked.append(rest) or (None, False, 0))
+    of._chunk("shop.item", Mock(is_whole=False, key={"id": "int"}, order=order), came, 10, 10)
+    assert (asked[1].after, asked[1].upto, asked[1].since) == (
+        (("500",), ("900",), 3) if is_same else (None, ("950",), 3)
+    )
+
+
+def test_a_new_captures_older_rows_are_later_than_all_that_a_former_one_wrote() -> None:
+    """Where its log had no transaction yet they counted from 1: a target that knew the rows took none of them."""
+    now, position = 1_700_000_000, Position("0/1")
+    decoder = Decoder(position, TableFilter([]), Mock())
+    taking = Transactions(MariaGtidList(""), position, Mock(), TableFilter([]))
+    assert [each.numbered(now) for each in (decoder, taking)] == [now * 1_000_000] * 2
+    assert [each.numbered(now - 60) for each in (decoder, taking)] == [now * 1_000_000 + 1] * 2
+    log, reader, clock = Mock(), Mock(), ManualClock()
+    log.position.return_value = Position("0/1", held=Held(tables={"s.a": HeldTable(older=OlderRest())}))
+    log.items.return_value = iter([SourceMark.QUIET])
+    reader.standing.return_value, reader.read = (1,), lambda rests, rows: [Chunk("s.a", {}, None, (1,))]
+    assert list(SnapshotSource(log, reader, clock).items())
+    reader.numbered.assert_called_once_with(clock.wall_ms() // 1000)

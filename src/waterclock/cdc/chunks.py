@@ -9,6 +9,8 @@ Rule 4: columns and key are those that the table has in the view.
 Rule 5: rows of a table without a primary key have no order to be read in, and who has one of them twice has two. Such a
         table comes in one chunk, the first of its view, behind a TRUNCATE, which takes away what the log brought before: up
         to WHOLE_BYTES and WHOLE_ROWS. What is given out while it waits and is not in it follows it once more.
+Rule 6: a table that gets another primary key, or whose key gets another type or order, begins anew: what is behind the last
+        key in one order is not what is behind it in another.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from waterclock.cdc.part import Row
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import UsageError
 
 BYTES = 16 << 20
@@ -40,7 +43,7 @@ class Chunk:
     None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
     BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other. `absent`:
     why nothing is known of the table, such as "is gone"; `is_exact`: it holds at `high` alone, and behind that is to
-    be read again."""
+    be read again. `schema`: the table's as the view has it, from no position on yet."""
 
     table: str
     rows: dict[bytes, Row]
@@ -51,6 +54,7 @@ class Chunk:
     whole: list[MaxwellMessage] | None = None
     absent: str = ""
     is_exact: bool = False
+    schema: TableSchema | None = None
 
     def size(self) -> int:
         return len(self.rows if self.whole is None else self.whole)
@@ -62,12 +66,11 @@ def whole(of: MaxwellMessage, rows: Sequence[Row]) -> list[MaxwellMessage]:
     return [*emptied, *(of._replace(data=row) for row in rows)]
 
 
-def completed(table: str, since: int, seconds: int) -> MaxwellMessage:
-    """The message behind a table's last chunk: what a target has of it up to the sequence `since`, and of no later one, is
-    gone from the source."""
-    database, _, name = table.partition(".")
+def completed(of: MaxwellMessage, since: int, seconds: int) -> MaxwellMessage:
+    """The message behind a table's last chunk, whose rows have the message `of`: what a target has of it up to the sequence
+    `since`, and of no later one, is gone from the source."""
     data = {"since": str(since)}
-    return MaxwellMessage(database, name, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
+    return MaxwellMessage(of.database, of.table, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
 
 
 def too_large(table: str) -> UsageError:
@@ -90,7 +93,8 @@ class ChunkReader(Protocol):
 
     def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
         """Steps 2 and 3: of one view a chunk of each table, in their order, until there are so many rows: at least of the
-        first. None of any if the view lacks what the log has given out: read again later."""
+        first. None of any if the view lacks what the log has given out, or somebody locks a table: read again later. No
+        lock is waited for: the log stands still meanwhile."""
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Step 4: the log gives this out, and `chunks` wait, by their tables."""
@@ -101,7 +105,8 @@ class ChunkReader(Protocol):
     def standing(self) -> Standing:
         """Where it stands, if it is between two: everything before that was given out."""
 
-    def numbered(self) -> int:
-        """A sequence of a chunk's own, behind all that was given out; the log counts on from it."""
+    def numbered(self, seconds: int) -> int:
+        """A sequence of a chunk's own, behind all that was given out; the log counts on from it. `seconds`, since 1970, are
+        now: what a former capture wrote to the same target is older, though this one's log has had no transaction."""
 
     def close(self) -> None: ...

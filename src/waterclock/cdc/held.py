@@ -6,7 +6,8 @@ Rule 2: `tables` are those that have something of their own to say: they began l
         them one by one (a publication's list).
 Rule 3: what a newer version of this program stored is not guessed at: it is refused.
 Rule 4: a table of which older rows are still to come says so, and where their next chunk begins (snapshot.py).
-Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made.
+Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made. More than
+        MOST_DROPPED become the patterns of their databases, as with DROP DATABASE: a position is stored often, and whole.
 Rule 6: where the log numbers its tables (PostgreSQL), `numbers` has the one that a name had when the table was met last:
         another one is another table. 0: that table has another name now.
 """
@@ -20,22 +21,34 @@ from typing import Any, NamedTuple
 
 EVERY = "*"
 DROPPED = "dropped"
+MOST_DROPPED = 500
 
 
 class OlderRest(NamedTuple):
     """What of a table's older rows is still to come. `after`: the key of the last one that came, `upto` the largest key,
     each value as the source writes it, and None before the first chunk; `rows`: how many came; `since`: the sequence up to
-    which a target may have rows of the table that are gone (snapshot.py), 0 if none has."""
+    which a target may have rows of the table that are gone (snapshot.py), 0 if none has; `key`: by which key they came."""
 
     after: tuple[str, ...] | None = None
     upto: tuple[str, ...] | None = None
     rows: int = 0
     since: int = 0
+    key: str = ""
+
+    def by(self, key: str) -> OlderRest:
+        """The same by this key; from the beginning, if the rows that came were of another one: they had another order.
+
+        >>> OlderRest(("7",), ("9",), 5, 3, "id int").by("id int").after
+        ('7',)
+        >>> OlderRest(("7",), ("9",), 5, 3, "id int").by("n int")
+        OlderRest(after=None, upto=None, rows=0, since=3, key='n int')
+        """
+        return self._replace(key=key) if self.key in ("", key) else OlderRest(since=self.since, key=key)
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> OlderRest:
         after, upto = (None if (key := fields[name]) is None else tuple(map(str, key)) for name in ("after", "upto"))
-        return cls(after, upto, int(fields["rows"]), int(fields.get("since", 0)))
+        return cls(after, upto, int(fields["rows"]), int(fields.get("since", 0)), str(fields.get("key", "")))
 
 
 class HeldTable(NamedTuple):
@@ -101,11 +114,13 @@ class Held:
 
         >>> sorted(Held(("shop.item", "*.s*", "till.t")).names("shop", EVERY))
         ['shop.item', 'shop.s*']
+        >>> Held(("shop.de.*",)).names("shop.de", EVERY)
+        {'shop.de.*'}
         """
         if table != EVERY:
             return {f"{database}.{table}"}
-        pairs = [pattern.partition(".") for pattern in self.scope]
-        return {f"{database}.{each or EVERY}" for of, _, each in pairs if fnmatch.fnmatchcase(database, of)}
+        parted = [(p[:at], p[at + 1 :]) for p in self.scope for at, letter in enumerate(f"{p}.") if letter == "."]
+        return {f"{database}.{each or EVERY}" for of, each in parted if fnmatch.fnmatchcase(database, of)}
 
     def with_dropped(self, names: Collection[str]) -> Held:
         """The same with these names of rule 5.
@@ -114,6 +129,9 @@ class Held:
         >>> held.dropped(), list(held.tables)
         ({'a.c'}, ['a.c'])
         """
+        if len(names) > MOST_DROPPED:
+            databases = {name.partition(".")[0] for name in names}
+            names = {pattern for database in databases for pattern in self.names(database, EVERY)}
         former = {name: table._replace(mark="") for name, table in self.tables.items() if table.mark == DROPPED}
         tables = {**self.tables, **former}
         return self._with(tables | {name: tables.get(name, HeldTable())._replace(mark=DROPPED) for name in names})

@@ -7,6 +7,7 @@ Rule 2: what is wrong with an option is said in one sentence that shows a right 
 
 from __future__ import annotations
 
+import glob
 import re
 import zlib
 from argparse import Namespace
@@ -138,7 +139,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
     terms = terms_of(arguments, where)
     overrides, comes = types_of(arguments.type), terms.snapshot != NEVER
     login = login_of(arguments, where, name)
-    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
+    wanted = TableFilter(arguments.tables or ([f"{glob.escape(where.name)}.*"] if where.name else []), OWN)
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
@@ -159,7 +160,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
         chunks = partial(BinlogChunks if reader.server.maria else MySqlChunks, reader, login, clock, overrides)
         return beside(reader, chunks, clock, arguments.snapshot_rate, _never(terms))
 
-    first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
+    first = begin if arguments.begin in ("start", "now") else Position(_behind(arguments.begin))
     return Origin(
         source,
         first,
@@ -168,6 +169,17 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
         lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor, login.partial) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
+
+
+def _behind(gtids: str) -> str:
+    """The place of --from. Of MySQL it is a set of what was executed: one transaction in it has no others before it."""
+    server, _, number = gtids.partition(":")
+    if _GTID.fullmatch(gtids) and number.isdecimal() and int(number) > 1:
+        raise UsageError(
+            f"--from {gtids}: of MySQL this is one transaction alone: all would come that are before it, and it would not. "
+            f"Write all up to it: {server}:1-{number}."
+        )
+    return gtids
 
 
 def _never(terms: Terms) -> str:

@@ -39,10 +39,9 @@ class Position(NamedTuple):
     held: Held | None = None
 
     def as_json(self) -> bytes:
-        held = None if self.held is None else self.held.as_fields()
-        older = self.held.older().values() if self.held is not None else ()
-        version = max((VERSION if rest.since else 3 for rest in older), default=2)
-        return json.dumps({"version": version, **self._asdict(), "held": held}).encode()
+        _, version, held = _written(self.held)
+        fields = json.dumps({"version": version, **self._replace(held=None)._asdict()})
+        return f"{fields.removesuffix('null}')}{held}}}".encode()
 
     @classmethod
     def parsed(cls, text: bytes) -> Position:
@@ -60,6 +59,20 @@ class Position(NamedTuple):
         elif fields["held"] is not None:
             held = Held.of_fields(fields["held"])
         return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]), str(fields["inside"]), held)
+
+
+_latest: tuple[Held | None, int, str] = None, 2, "null"
+
+
+def _written(held: Held | None) -> tuple[Held | None, int, str]:
+    """With its version, and as JSON: one that names thousands of tables is stored with each commit, and seldom changes."""
+    global _latest
+    found = _latest
+    if found[0] is not held:
+        older = held.older().values() if held is not None else ()
+        version = max((VERSION if rest.since else 3 for rest in older), default=2)
+        found = _latest = held, version, json.dumps(None if held is None else held.as_fields())
+    return found
 
 
 class MariaGtidList:

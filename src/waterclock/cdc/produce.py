@@ -376,8 +376,9 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
     topic = f"{target.topic}.DATABASE.TABLE" if target.topics == PER_TABLE else target.topic
     if meaning is Meaning.TOO_LARGE:
         return UsageError(
-            f"A change is larger than the topic {' or '.join(filter(None, (topic, target.dead_letters)))} takes. Set "
-            "the topic's max.message.bytes higher, and start again: nothing was left out."
+            "A change, or the position, is larger than the topic "
+            f"{' or '.join(filter(None, (topic, target.dead_letters, f'{name}.position')))} takes. Set the topic's "
+            "max.message.bytes higher, and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:
         return NameLost(_overtaken(name))

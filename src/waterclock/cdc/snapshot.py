@@ -32,6 +32,8 @@ Rule 6: a target may have rows of a table that are gone: of one that comes again
 Rule 7: tables that are held come again when somebody asks, beside the changes (requests.py).
 Rule 8: as many tables share a view as are thought to fit into the rows of a chunk, up to TABLES: a reader that lags waits
         once for all of them. Each is sent by itself, and nothing of the log comes between.
+Rule 9: a chunk's rows have their schema before them, as those of the log have. One that waits while the log tells of other
+        columns is read again: it would bring the former ones behind the new.
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ from waterclock.cdc.chunks import Chunk, ChunkReader, completed
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
-from waterclock.cdc.schemas import SchemaAt
+from waterclock.cdc.schemas import ColumnsAltered, SchemaAt
 from waterclock.cdc.source import DeadLetter, Item, Recaller, Source, SourceMark, TablesRenewed
 from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import WallClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.kafka.patience import Backoff
@@ -157,12 +160,21 @@ class SnapshotSource:
         for item in items:
             if self._rest and isinstance(item, MaxwellMessage | DeadLetter):
                 self._reader.saw(item, self._chunks)
+            elif isinstance(item, TableSchema | ColumnsAltered):
+                self._compare(item)
             yield item
             if self._rest and isinstance(item, SourceMark) and self._reader.is_between():
                 yield from self._brought()
             if not self._rest:
                 break
         yield from items
+
+    def _compare(self, said: TableSchema | ColumnsAltered) -> None:
+        """Rule 9."""
+        chunk = self._chunks.get(f"{said.database}.{said.table}")
+        of = None if chunk is None else chunk.schema
+        if of is not None and (isinstance(said, ColumnsAltered) or not said.is_like(of)):
+            self._chunks.clear()
 
     def position(self) -> Position:
         position = self._source.position()
@@ -250,7 +262,9 @@ class SnapshotSource:
             self._again.failed()
             if self._again.attempts == SAID_AT:
                 log.warning(
-                    "The snapshot of %s waits until a query sees all that the log has given out.", next(iter(rests))
+                    "The snapshot of %s waits until a query sees all that the log has given out, and nobody locks "
+                    "the table.",
+                    next(iter(rests)),
                 )
             return False
         self._again.succeeded()
@@ -270,13 +284,16 @@ class SnapshotSource:
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
-        sequence, since = self._reader.numbered(), self._rest[chunk.table].since
+        seconds, since = self._clock.wall_ms() // 1000, self._rest[chunk.table].since
+        sequence = self._reader.numbered(seconds)
+        if chunk.schema is not None and chunk.size():
+            yield chunk.schema._replace(since=(sequence, 0))
         if chunk.rows:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         messages = [*(chunk.whole or ())]
         if since and chunk.rest is None and not chunk.absent:
-            messages.append(completed(chunk.table, since, self._clock.wall_ms() // 1000))
-            sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
+            messages.append(completed(chunk.of, since, seconds))
+            sequence = self._reader.numbered(seconds) if chunk.rows else sequence  # a part is a transaction of its own
         elif since and chunk.rest is None:
             log.warning("%s %s: what a target has of it stays.", chunk.table, chunk.absent)
         for number, message in enumerate(messages):

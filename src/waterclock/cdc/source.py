@@ -179,6 +179,27 @@ class TableFilter:
         return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self.patterns)
 
 
+def parts_of(name: str, there: Callable[[], Iterable[tuple[str, str]]]) -> tuple[str, str]:
+    """Database and table of a name; each may have points in its own, and the tables that are `there` say where it parts.
+    UsageError if two of them have the name.
+
+    >>> parts_of("shop.item", list), parts_of("shop.de.item", lambda: [("shop", "item"), ("shop.de", "item")])
+    (('shop', 'item'), ('shop.de', 'item'))
+    """
+    pairs = [(name[:at], name[at + 1 :]) for at, letter in enumerate(name) if letter == "."]
+    if len(pairs) == 1:
+        return pairs[0]
+    tables = set(there())
+    found = [pair for pair in pairs if pair in tables]
+    if len(found) > 1:
+        raise UsageError(
+            f"Two tables are called {name}: {' and '.join(f'{table} of {database}' for database, table in found)}. Older "
+            "rows of one cannot be told from the other's: begin without them (--snapshot never), or leave both out "
+            "(--tables)."
+        )
+    return found[0] if found else pairs[0]
+
+
 class OlderRows(NamedTuple):
     """How many rows a table holds that are, or may be, older than the log; None if this user may not look."""
 

@@ -54,6 +54,11 @@ class TableSchema(NamedTuple):
     def name(self) -> str:
         return f"{self.database}.{self.table}"
 
+    def is_like(self, other: TableSchema) -> bool:
+        """Whether it has the same columns and the same key, whatever else is known of them."""
+        mine, its = ([(column.name, column.type) for column in each.columns] for each in (self, other))
+        return (mine, self.key) == (its, other.key)
+
     def as_key(self) -> bytes:
         """The Kafka message's key.
 

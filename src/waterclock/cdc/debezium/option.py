@@ -47,6 +47,10 @@ def of(arguments: Namespace, where: Database, topic: str) -> DebeziumForm | None
         return None
     if arguments.topics == "one":
         raise UsageError("--topics one: Debezium's form has a topic for each table. Leave it out.")
+    if arguments.form == SCHEMAS and arguments.partial_rows:
+        raise UsageError(
+            "--partial-rows: a schema has no word for a number that is not there. Take --form debezium, without schemas."
+        )
     from waterclock.cdc.debezium.envelope import DebeziumForm
     from waterclock.cdc.debezium.values import NUMERIC, PRECISE, Modes
 

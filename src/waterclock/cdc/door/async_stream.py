@@ -49,7 +49,11 @@ class AsyncChangeStream:
         while True:
             if self._ahead is None:
                 self._ahead = self._in_thread(self._stream.ahead)
-            ahead = await asyncio.shield(self._ahead)  # rule 1
+            try:
+                ahead = await asyncio.shield(self._ahead)  # rule 1: who is cancelled leaves it there
+            except Exception:
+                self._ahead = None
+                raise
             self._ahead = None
             if ahead is None:
                 raise StopAsyncIteration

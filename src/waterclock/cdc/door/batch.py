@@ -3,7 +3,7 @@
 Rule 1: a batch holds whole source transactions, one behind the other, or a part of one that is larger than the bound: then
         `is_part` is true, and the position says how far into it the caller is.
 Rule 2: `commit` says that all of the batch is safe where the caller wants it. It is called once, before the next batch is
-        asked for.
+        asked for. Once the stream has let go of it, it comes again, and is committed no more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from waterclock.cdc.source import DeadLetter
 from waterclock.cdc.typed import python_reader
 from waterclock.changes.maxwell import NULL, MaxwellMessage
 from waterclock.errors import UsageError
+from waterclock.outside import threading
 
 
 class Change:
@@ -90,14 +91,29 @@ class Batch(Sequence[Change]):
         self._commit = commit
         self.place = position.place
         self.is_part = bool(position.rows)
-        self.is_committed = False
+        self.is_committed = self._is_gone = False
+        self._lock = threading.Lock()  # a stream may be closed by another thread
 
     def commit(self) -> None:
         """Keep the position behind this batch; with a SqlPosition, and all that was written over its connection."""
-        if self.is_committed:
-            raise UsageError("This batch is committed already: commit each once.")
-        self._commit()
-        self.is_committed = True
+        with self._lock:
+            if self.is_committed:
+                raise UsageError("This batch is committed already: commit each once.")
+            if self._is_gone:
+                raise UsageError(
+                    "The stream was closed before this batch was committed: it comes again at the next start, and what was "
+                    "written of it over a SqlPosition's connection was rolled back; roll back what was written since. "
+                    "Commit each batch before the block ends."
+                )
+            self._commit()
+            self.is_committed = True
+
+    def let_go(self, abandon: Callable[[], None]) -> None:
+        """The stream ends: `abandon` what was written of it, unless it is committed."""
+        with self._lock:
+            if not self.is_committed and not self._is_gone:
+                self._is_gone = True
+                abandon()
 
     @overload
     def __getitem__(self, at: int) -> Change: ...

@@ -211,8 +211,8 @@ class ChangeStream:
 
     def leave(self) -> None:
         """Give the position back."""
-        if self._handed is not None and not self._handed.is_committed:
-            self._store.abandon()
+        if self._handed is not None:
+            self._handed.let_go(self._store.abandon)
             self._handed = None
         self._store.release()
 
@@ -268,13 +268,13 @@ def _own_words() -> Iterator[None]:
 def _without_password(url: str) -> tuple[str, str | None]:
     """A program's address is in no list of processes: a password may stand in it."""
     try:
-        password = urlsplit(url).password
+        parts = urlsplit(url)
     except ValueError:
         return url, None  # it is no address, and will be refused
-    if password is None:
+    if parts.password is None:
         return url, None
-    before, _, rest = url.rpartition("@")
-    return f"{before[: before.rindex(':')]}@{rest}", unquote(password)
+    user, host = parts.netloc.partition(":")[0], parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{user}@{host}").geturl(), unquote(parts.password)
 
 
 def _arguments(options: SourceOptions) -> Namespace:

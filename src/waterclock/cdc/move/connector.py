@@ -27,14 +27,16 @@ _SAME = {
     "plugin.name": ("pgoutput",),
     "value.converter": ("org.apache.kafka.connect.json.JsonConverter",),
     "key.converter": ("org.apache.kafka.connect.json.JsonConverter",),
-    "time.precision.mode": ("adaptive_time_microseconds", "adaptive"),
-    "bigint.unsigned.handling.mode": ("precise",),
     "skipped.operations": ("none",),
     "slot.drop.on.stop": ("false",),
     "provide.transaction.metadata": ("false",),
     "include.schema.changes": ("false",),
     "database.ssl.mode": ("disabled", "disable", "preferred", "prefer"),
 }
+# what Debezium takes where the file does not say it, and means something else than here
+_BY_DEFAULT = {"skipped.operations": "t"}
+_OF_MYSQL = {"include.schema.changes": "true", "bigint.unsigned.handling.mode": "long"}
+_EXCLUDED = ("table.exclude.list", "database.exclude.list", "schema.exclude.list")
 _OWN_PLACES = ("offset.", "schema.history.", "database.history.")  # where Debezium keeps what it needs itself
 _LITERAL = re.compile(r"[\w$-]+")
 
@@ -90,8 +92,10 @@ def moved(settings: Mapping[str, str], to: str) -> SameCapture:
         "--to",
         f"{to.rstrip('/')}/{prefix}",
     ]
-    schemas = settings.get("value.converter.schemas.enable", settings.get("converter.schemas.enable", "true"))
-    words += ["--form", "debezium" if schemas == "false" else "debezium-schemas"]
+    schemas = (
+        settings.get("value.converter.schemas.enable", settings.get("converter.schemas.enable", "true")) != "false"
+    )
+    words += ["--form", "debezium-schemas" if schemas else "debezium"]
     for pattern in _patterns(settings):
         words += ["--tables", pattern]
     if kind == "postgres":
@@ -109,17 +113,25 @@ def moved(settings: Mapping[str, str], to: str) -> SameCapture:
         words += ["--heartbeat-ms", settings["heartbeat.interval.ms"]]
     if "database.server.id" in settings and kind != "postgres":
         words += ["--server-id", settings["database.server.id"]]
-    return SameCapture(scheme, prefix, words, _unsaid(settings), settings.get("database.password", ""))
+    return SameCapture(scheme, prefix, words, _unsaid(settings, kind, schemas), settings.get("database.password", ""))
 
 
-def _unsaid(settings: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for name, value in sorted(settings.items()):
+def _unsaid(settings: Mapping[str, str], kind: str, schemas: bool) -> dict[str, str]:
+    found, is_postgres = {}, kind == "postgres"
+    same = {
+        **_SAME,
+        "time.precision.mode": ("adaptive",) if is_postgres else ("adaptive_time_microseconds",),
+        "bigint.unsigned.handling.mode": ("precise",) if schemas else ("long",),
+    }
+    meant = {**_BY_DEFAULT, **({} if is_postgres else _OF_MYSQL), **settings}
+    for name, value in sorted(meant.items()):
         if name.startswith(_OWN_PLACES):
             found[name] = "a place of Debezium's own; the capture's position lies in NAME.position"
-        elif name in _SAME and value not in _SAME[name]:
-            found[name] = f"it is {value}; here it is as with {_SAME[name][0]}"
-        elif name not in _SAID and name not in _SAME:
+        elif name in same and value not in same[name]:
+            found[name] = (
+                f"it is {value}{'' if name in settings else ' by default'}; here it is as with {same[name][0]}"
+            )
+        elif name not in _SAID and name not in same:
             found[name] = "there is no such option"
     if settings.get("decimal.handling.mode") == "double":
         found["decimal.handling.mode"] = "it is double, which rounds; here it is precise, or string"
@@ -128,6 +140,12 @@ def _unsaid(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _patterns(settings: Mapping[str, str]) -> list[str]:
     """Debezium's regular expressions as patterns of a shell, if they say no more than those can."""
+    if excluded := [name for name in _EXCLUDED if settings.get(name)]:
+        raise UsageError(
+            f"{', '.join(excluded)}: a capture is told what it brings, not what it leaves out, and would bring that too: "
+            r"name the tables that are wanted in its place, in table.include.list, such as shop\.item,shop\.sale, and run "
+            "this once more."
+        )
     for name in ("table.include.list", "database.include.list", "schema.include.list"):
         if name in settings:
             suffix = "" if name.startswith("table") else ".*"

@@ -29,7 +29,8 @@ _NO_COLUMN = re.compile(
 )
 _COLUMN = re.compile(rf"{_PART}\s+(\w+(?:\s*\([^()]*\))?(?:\s+unsigned)?)", re.IGNORECASE)
 _LITERAL = r"(?:'((?:[^'\\]|\\.|'')*)'|([+-]?[\d.]+(?:e[+-]?\d+)?)\b|(NULL|TRUE|FALSE)\b)"
-_DEFAULT = re.compile(rf"\bDEFAULT\s+\(?\s*{_LITERAL}(?!\s*\()", re.IGNORECASE)
+_DEFAULT = re.compile(rf"\bDEFAULT\s+(\(\s*)?{_LITERAL}\s*(?(1)\)|(?!\())", re.IGNORECASE)
+_OF_DEFAULT = re.compile(r"\bDEFAULT\s+\(?\s*\Z", re.IGNORECASE)
 _COMPUTED = re.compile(r"\bDEFAULT\b|\bAS\s*\(|\bAUTO_INCREMENT\b|\bSERIAL\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _ZERO = re.compile(r"(?:tiny|small|medium|big)?int|integer|decimal|numeric|float|double|real|bool", re.IGNORECASE)
@@ -122,10 +123,11 @@ def _split(text: str) -> Iterator[str]:
 
 def _added(name: str, kind: str, rest: str) -> ColumnSchema:
     """Rule 2."""
+    rest = _bare(rest)
     nullable, older, known = _NOT_NULL.search(rest) is None, None, True
     if found := _DEFAULT.search(rest):
-        text, number, word = found.groups()
-        older = number if text is None else _unescaped(text)
+        _, text, number, word = found.groups()
+        older = number if text is None else unescaped(text)
         if word and word.upper() != "NULL":
             older = str(int(word.upper() == "TRUE"))
         if older is not None:
@@ -137,6 +139,23 @@ def _added(name: str, kind: str, rest: str) -> ColumnSchema:
         older = _shown(kind.lower(), "0") if _ZERO.match(kind) else ""
         known = older is not None and bool(_ZERO.match(kind) or _EMPTY.match(kind))
     return ColumnSchema(name, kind.lower(), nullable, older=older if known else None, older_known=known)
+
+
+def _bare(rest: str) -> str:
+    """What stands behind a column's type, without texts, names and brackets but its DEFAULT's: they may say anything.
+
+    >>> _bare("comment 'default 5' default ('it') check (c is not null) after `default`")
+    "comment '' default ('it') check () after ``"
+    """
+    made, depth = "", 0
+    for token in _TOKEN.findall(rest):
+        depth -= token == ")"
+        if _OF_DEFAULT.search(made):
+            made += token
+        elif not depth:
+            made += token[0] * 2 if token[0] in "`'\"" else token
+        depth += token == "("
+    return made
 
 
 def _shown(kind: str, literal: str) -> str | None:
@@ -159,7 +178,12 @@ def _shown(kind: str, literal: str) -> str | None:
     return literal if _EMPTY.match(kind) or kind.startswith("enum") else None
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """What stands between the quotes of a text in SQL.
+
+    >>> unescaped(r"it''s a\\\\b")
+    "it's a\\\\b"
+    """
     return re.sub(
         r"''|\\(.)", lambda found: _ESCAPED.get(found[1], found[1]) if found[1] else "'", text, flags=re.DOTALL
     )

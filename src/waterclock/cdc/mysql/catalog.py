@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.alterations import unescaped
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 from waterclock.cdc.mysql.tablemap import TableMap
 from waterclock.changes.table_schema import TableSchema
@@ -52,6 +53,13 @@ _CREATED = (
 _CHECKS = (
     "select check_clause from information_schema.check_constraints where constraint_schema = %s and table_name = %s"
 )
+_MORE = (  # the third one: as `doubtful` has it
+    "select column_name, is_nullable = 'YES', data_type in ('uuid', 'inet6', 'inet4') or column_type in ('binary(16)', "
+    "'binary(4)') or (data_type = 'longtext' and collation_name = 'utf8mb4_bin'), concat_ws(' ', column_name, "
+    "column_type, collation_name) from information_schema.columns "
+    "where table_schema = %s and table_name = %s"
+)
+_LABEL = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
 
 
 _VIEW = "select 1 from information_schema.views where table_schema = %s and table_name = %s"
@@ -70,12 +78,17 @@ class Cursor(Protocol):
 
 
 class TableDefinition(NamedTuple):
-    """A table as the catalog has it: its columns, which are empty if it is not there, and its primary key."""
+    """A table as the catalog has it: its columns, which are empty if it is not there, and its primary key. `unsure`: the
+    columns of which the log does not say what they are; `nullable`: those that may be null; `order`:
+    what the key's columns are, whose values are ordered by that."""
 
     columns: list[tuple[str, str, str, str | None, str]]
     key: tuple[str, ...]
     created: int
     json: frozenset[str]
+    unsure: frozenset[str] = frozenset()
+    nullable: frozenset[str] = frozenset()
+    order: str = ""
 
 
 class ServerCatalog:
@@ -167,12 +180,19 @@ class ServerCatalog:
         columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]
         created = self._asked(_CREATED, database, table)
         checks = self._asked(_CHECKS, database, table) if self._maria else []
-        json = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
+        found = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
+        json = {match[1].replace("``", "`") for match in found if match}
+        more = self._asked(_MORE, database, table)
+        unsure = frozenset(name for name, _, is_unsure, _ in more if is_unsure and self._maria)
+        key, told = tuple(row[0] for row in self._asked(_KEY, database, table)), {row[0]: row[3] for row in more}
         return TableDefinition(
             columns,
-            tuple(row[0] for row in self._asked(_KEY, database, table)),
+            key,
             int(created[0][0]) if created and created[0][0] is not None else 1 << 62,  # what is gone has changed
-            frozenset(match[1].replace("``", "`") for match in json if match),
+            unsure & json,
+            unsure,
+            frozenset(name for name, may_be_null, _, _ in more if may_be_null),
+            ", ".join(told[name] for name in key if name in told),
         )
 
     def _asked(self, query: str, *arguments: str) -> list[Any]:
@@ -203,11 +223,20 @@ def declared_as(name: str, data_type: str, json: frozenset[str]) -> str:
     return data_type if data_type in _DECLARED else ""
 
 
+def labels_of(column_type: str) -> tuple[str, ...]:
+    """Those of an ENUM or a SET as the catalog writes it.
+
+    >>> labels_of("enum('a','it''s')")
+    ('a', "it's")
+    """
+    return tuple(map(unescaped, _LABEL.findall(column_type)))
+
+
 def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, json: frozenset[str]) -> BinlogColumn:
     name, data_type, column_type, charset, _ = found
     labels: tuple[str, ...] = ()
     if kind in (types.ENUM, types.SET):  # enum('a','it''s')
-        labels = tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", column_type))
+        labels = labels_of(column_type)
     declared = declared_as(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
     return BinlogColumn(
         name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared

@@ -38,7 +38,7 @@ from waterclock.cdc.mysql.server import tables as every_table
 from waterclock.cdc.mysql.wire import Connection
 from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
-from waterclock.cdc.source import Record
+from waterclock.cdc.source import Record, parts_of
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
@@ -46,12 +46,17 @@ from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 
 VIEW = "start transaction with consistent snapshot, read only"
 _ALTERED = 1412  # since the view was opened
+_LOCKED = 1205
 _MAY_NOT = (1142, 1143)
 _SESSION = (
     "set session transaction isolation level repeatable read",
-    "set time_zone = '+00:00', sql_mode = '', character_set_results = null",
+    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1",
 )
 _BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
+_VERSIONED = (
+    "select 1 from information_schema.tables where table_schema = %s and table_name = %s and table_type = "
+    "'SYSTEM VERSIONED'"
+)
 _SIZES = "select concat(table_schema, '.', table_name), table_rows from information_schema.tables where table_rows > 0"
 _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
 
@@ -75,8 +80,8 @@ class BinlogChunks:
     def standing(self) -> Standing:
         return self._reader.file_place.at
 
-    def numbered(self) -> int:
-        return self._reader.numbered()
+    def numbered(self, seconds: int) -> int:
+        return self._reader.numbered(seconds)
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
@@ -85,8 +90,11 @@ class BinlogChunks:
         return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
-        for table in tables:
-            self._planned(table)
+        try:
+            for table in tables:
+                self._planned(table)
+        except pymysql.MySQLError as error:
+            refused(self._login, error)
         self._reader.questions.execute(_SIZES)
         return {name: int(rows or 0) for name, rows in self._reader.questions.fetchall()}
 
@@ -119,6 +127,8 @@ class BinlogChunks:
         except pymysql.MySQLError as error:
             self.close()
             code = error.args[0] if error.args else 0
+            if code == _LOCKED:
+                return []
             if code == _ALTERED or self._planned(table).definition != self._plans[table].definition:
                 del self._plans[table]
                 return []
@@ -143,15 +153,16 @@ class BinlogChunks:
         if not plan.columns:
             return rest, SelectedRows()
         if self._is_whole(table):
-            found = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
+            found = self._rows(plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
             if found.is_cut or found.count > WHOLE_ROWS:
                 raise too_large(table)
             return rest, found
-        upto = self._largest(table, plan) if rest.upto is None else rest.upto
+        rest = rest.by(plan.definition.order)
+        upto = self._largest(plan) if rest.upto is None else rest.upto
         if not upto:
             return rest._replace(upto=upto), SelectedRows()
         where = [f"not {beyond(plan.key, upto)}", *([] if rest.after is None else [beyond(plan.key, rest.after)])]
-        found = self._rows(table, plan, where, rows, most)
+        found = self._rows(plan, where, rows, most)
         found.is_last = not found.is_cut and found.count < rows
         return rest._replace(upto=upto), found
 
@@ -164,14 +175,16 @@ class BinlogChunks:
             written, behind = found.written(plan)
         except Unreadable as refusal:
             raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
-        of = self._message(table, plan)
+        of = self._message(plan)
+        chunk = Chunk(table, {}, None, high, found.is_cut, of, is_exact=self.is_exact, schema=plan.schema())
         if not plan.key:
-            return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=self.is_exact)
-        by_keys = by_key(of, written)
-        if found.is_last:
-            return Chunk(table, by_keys, None, high, of=of, is_exact=self.is_exact)
-        last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
-        return Chunk(table, by_keys, rest._replace(after=last), high, found.is_cut, of, is_exact=self.is_exact)
+            chunk.whole = whole(of, written)
+            return chunk
+        chunk.rows = by_key(of, written)
+        if not found.is_last:
+            last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
+            chunk.rest = rest._replace(after=last)
+        return chunk
 
     def _accepted(self) -> Standing | None:
         """Open a view. Rule 1: its place; None if the reader has given out what lies behind it."""
@@ -190,23 +203,23 @@ class BinlogChunks:
             self._is_sure = True
         return high if high >= self.standing() else None
 
-    def _largest(self, table: str, plan: SelectedTable) -> tuple[str, ...]:
+    def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none."""
         asked, order = (
             ", ".join(parts)
             for parts in zip(*[(column.asked, f"{column.order} desc") for column in plan.key], strict=True)
         )
-        last = self._run(f"select {asked} from {_name(table)} t order by {order} limit 1")
+        last = self._run(f"select {asked} from {plan.named()} t order by {order} limit 1")
         return tuple(column.kept(value) for column, value in zip(plan.key, last[0], strict=True)) if last else ()
 
-    def _rows(self, table: str, plan: SelectedTable, where: list[str], rows: int, most: int) -> SelectedRows:
+    def _rows(self, plan: SelectedTable, where: list[str], rows: int, most: int) -> SelectedRows:
         """Rows with their keys behind them; `is_cut` if there are more than `most` bytes hold."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
         order = ", ".join(column.order for column in plan.key) or "null"
         connection = self._connected()
         cursor = connection.cursor(SSCursor)
         cursor.execute(
-            f"select {asked} from {_name(table)} t where {' and '.join(where)} order by {order} limit {rows}"
+            f"select {asked} from {plan.named()} t where {' and '.join(where)} order by {order} limit {rows}"
         )
         found = fetched(cursor, rows, most, plan.compiled is not None)
         if found.is_cut:  # rule 5
@@ -218,30 +231,36 @@ class BinlogChunks:
             cursor.close()
         return found
 
-    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
-        database, _, name = table.partition(".")
+    def _message(self, plan: SelectedTable) -> MaxwellMessage:
         key, seconds = tuple(column.name for column in plan.key), self._clock.wall_ms() // 1000
-        where = (database, name, BOOTSTRAP, seconds, "", 0, 0, False, key)
+        where = (*plan.names, BOOTSTRAP, seconds, "", 0, 0, False, key)
         return MaxwellMessage(*where, {}, None, None, plan.types)
 
     def _planned(self, table: str) -> SelectedTable:
-        definition = self._reader.catalog.declared(*table.split(".", 1))
-        why = ""
+        names = parts_of(table, lambda: every_table(self._reader.questions))
+        definition, why = self._reader.catalog.declared(*names), ""
+        rows = f"select 1 from {'.'.join(map(escaped, names))} limit 1"
         if definition.columns and definition.created == 1 << 62:
             why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
+        elif definition.columns and self._asked(_VERSIONED, *names):
+            why = "has system versioning, and its former rows are rows of their own, which no SELECT shows"
+            rows = rows.replace(" limit 1", " for system_time all limit 1")
         elif definition.columns and not definition.key:
-            self._reader.questions.execute(_BYTES, (table,))
-            size = int(self._reader.questions.fetchall()[0][0] or 0)
-            if size > WHOLE_BYTES and self._run(f"select 1 from {_name(table)} limit 1"):
+            size = int(self._asked(_BYTES, table)[0][0] or 0)
+            if size > WHOLE_BYTES and self._run(rows):
                 raise too_large(table)
-        if why and self._run(f"select 1 from {_name(table)} limit 1"):
+        if why and self._run(rows):
             raise UsageError(f"{table} {why}. {_REMEDY}")
         if why:  # nothing is older than the log
-            return SelectedTable(definition, (), (), ColumnTypes())
+            return SelectedTable(names, definition, (), (), ColumnTypes())
         try:
-            return selected(table, definition, self._overrides)
+            return selected(names, definition, self._overrides)
         except Unreadable as refusal:
             raise Unreadable(f"{table}: {refusal}") from None
+
+    def _asked(self, question: str, *arguments: str) -> list[Any]:
+        self._reader.questions.execute(question, arguments)
+        return list(self._reader.questions.fetchall())
 
     def _run(self, statement: str) -> list[Any]:
         with self._connected().cursor() as cursor:
@@ -262,7 +281,3 @@ class BinlogChunks:
                     self.close()
                 refused(self._login, error)
         return self._connection
-
-
-def _name(table: str) -> str:
-    return ".".join(map(escaped, table.split(".", 1)))

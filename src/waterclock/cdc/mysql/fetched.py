@@ -82,6 +82,9 @@ def _packets(cursor: SSCursor, rows: int, most: int) -> SelectedRows:
         found.count += more
         found.size = found.end
         found.is_cut = not is_end and found.end > most and found.count < rows
+    if is_end:  # its packet may be cut, and the next answer begins behind it
+        size = 4 + int.from_bytes(data[found.end : found.end + 3], "little")
+        data += connection._rfile.read(max(0, found.end + size - len(data)))
     result.unbuffered_active, result.connection = False, None  # nothing is left for PyMySQL to read
     if is_end and data[found.end + 4] == 0xFF:
         raise_mysql_exception(bytes(data[found.end + 4 :]))

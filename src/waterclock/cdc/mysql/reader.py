@@ -176,9 +176,9 @@ class BinlogReader:
         """Whether it stands between two transactions."""
         return self._transactions.is_between()
 
-    def numbered(self) -> int:
+    def numbered(self, seconds: int) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
-        return self._transactions.numbered()
+        return self._transactions.numbered(seconds)
 
     def stored(self, position: Position) -> None:
         """Nothing to do: a server throws its binlogs away by its own rules (binlog_expire_logs_seconds)."""

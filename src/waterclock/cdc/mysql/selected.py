@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.catalog import KINDS, SHAPES, TableDefinition, declared_as
+from waterclock.cdc.mysql.catalog import KINDS, SHAPES, TableDefinition, declared_as, labels_of
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
 from waterclock.cdc.mysql.sql_types import declared_type
 from waterclock.cdc.mysql.values import as_text
 from waterclock.changes.maxwell import JSON_NULL, json_of, quoted
 from waterclock.changes.sql_types import JSON, ColumnTypes
+from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.changes.written import Form
 from waterclock.errors import Unreadable
 
@@ -71,34 +72,48 @@ class KeyColumn(NamedTuple):
 
 
 class SelectedTable(NamedTuple):
-    """What a chunk of a table is asked for by; `compiled` reads its rows, where there is such."""
+    """What a chunk of a table, `names` with its database, is asked for by; `compiled` reads its rows, if there is such."""
 
+    names: tuple[str, str]
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
     types: ColumnTypes
     compiled: SelectedPlan | None = None
 
-    def planned(self, name: str) -> SelectedTable:
-        """With the plan that reads the rows of the table `name`."""
+    def schema(self) -> TableSchema:
+        """As the log has it of the same table."""
+        columns = tuple(
+            ColumnSchema(name, self.types[name].text, name in self.definition.nullable, charset=charset or "")
+            for name, _, _, charset, _ in self.definition.columns
+        )
+        return TableSchema("mysql", *self.names, (0, 0), columns, self.definition.key)
+
+    def named(self) -> str:
+        """As SQL."""
+        return ".".join(map(escaped, self.names))
+
+    def planned(self) -> SelectedTable:
+        """With the plan that reads its rows."""
         if SelectedPlan is None:
             return self
-        key, (database, _, table) = tuple(column.name for column in self.key), name.partition(".")
-        form = Form(database, table, tuple(column.name for column in self.columns), key, self.types.kinds)
+        key = tuple(column.name for column in self.key)
+        form = Form(*self.names, tuple(column.name for column in self.columns), key, self.types.kinds)
         columns = [(column.how, column.charset, column.write) for column in self.columns]
         return self._replace(compiled=SelectedPlan(form, columns))
 
 
-def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
-    """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
+def selected(names: tuple[str, str], definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
+    """Of a table as the catalog has it; Unreadable for a column that cannot be written as the log would."""
     columns, types_ = [], ColumnTypes()
     for column in definition.columns:
-        declared = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
+        said = overrides.get(".".join([*names, column[0]])) if column[0] in definition.unsure else None
+        declared = said or declared_as(column[0], column[1], definition.json)
         columns.append(_selected(column, declared))
         types_[column[0]] = declared_type(column[1], column[2], declared)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
     key = tuple(_key(each, *kinds[each]) for each in definition.key)
-    return SelectedTable(definition, tuple(columns), key, types_).planned(name)
+    return SelectedTable(names, definition, tuple(columns), key, types_).planned()
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:
@@ -140,6 +155,8 @@ def _selected(column: tuple[str, str, str, str | None, str], declared: str) -> S
             f"Column {name} is of the type {kind}, which has no reader here. Leave its table out (--tables), or change the "
             "column's type."
         )
+    if kind == "enum":
+        charset = charset or "utf8mb4"  # labels of a binary one are text all the same
     asked, write, held = f"t.{escaped(name)}", _WRITES.get(kind, _plain), charset or BINARY
     how = _HOW.get(write, "")
     if full.startswith("year(2)"):
@@ -212,8 +229,7 @@ def _json_of(charset: str) -> Write:
 
 def _set_of(column_type: str) -> Write:
     """set('x','it''s'): the labels whose bits are set."""
-    texts = [quoted(text.replace("''", "'")) for text in re.findall(r"'((?:[^']|'')*)'", column_type)]
-    labels = [(1 << place, text) for place, text in enumerate(texts)]
+    labels = [(1 << place, quoted(text)) for place, text in enumerate(labels_of(column_type))]
 
     def write(value: bytes) -> str:
         chosen = int(value)

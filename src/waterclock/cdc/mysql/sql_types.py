@@ -22,6 +22,7 @@ _MOMENTS = {types.TIME2: "time", types.DATETIME2: "datetime", types.TIMESTAMP2: 
 _BLOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _BYTES = {"utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gbk": 2, "gb2312": 2,
           "gb18030": 4, "big5": 2, "ujis": 3, "eucjpms": 3, "sjis": 2, "cp932": 2, "euckr": 2}  # fmt: skip
+_ESCAPED = str.maketrans({"'": "''", "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"})  # as the catalog does
 _TEXTS = {types.STRING: ("char", "binary")}
 _NO_SIZES = set(_NAMES.values()) - set(_MOMENTS.values())
 
@@ -46,7 +47,7 @@ def mapped_type(column: BinlogColumn) -> SqlType:
     elif kind == types.BIT:
         text = f"bit({size})"
     elif kind in (types.ENUM, types.SET):
-        labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.labels)
+        labels = ",".join(f"'{label.translate(_ESCAPED)}'" for label in column.labels)
         text = f"{'enum' if kind == types.ENUM else 'set'}({labels})"
     elif kind in (types.BLOB, types.BLOB_COMPRESSED):
         text = _BLOBS.get(size, "long") + ("blob" if binary else "text")

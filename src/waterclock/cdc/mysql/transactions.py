@@ -54,8 +54,8 @@ _REMEDIES = {
 Table = tuple[str, str]
 _RENAMED = "%s was renamed to %s (transaction %s). %s To have all of a table again: waterclock cdc snapshot."
 _MAY_BE_NEW = (
-    "%s may have been made anew behind a DROP DATABASE (transaction %s): then a target has rows that are gone. To have all "
-    "of it again: waterclock cdc snapshot."
+    "%s may have been made anew behind a DROP DATABASE or hundreds of DROP TABLE (transaction %s): then a target has rows "
+    "that are gone. To have all of it again: waterclock cdc snapshot."
 )
 _LATER = {
     True: "Of its rows from before a target has none under the new name; its changes come.",
@@ -123,9 +123,9 @@ class Transactions:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
         return not self._gtid and not self._open and self._held is None and not self._done
 
-    def numbered(self) -> int:
+    def numbered(self, seconds: int) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
-        self._sequence = self._settled = self._settled + 1
+        self._sequence = self._settled = next_sequence(self._settled, seconds)
         return self._settled
 
     def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:
@@ -218,11 +218,11 @@ class Transactions:
         if self._gtid:
             self._place.add(self._gtid)
         self._open = self._skipping = False
-        self._done = 0
-        self._gtid = ""
+        self._done, self._gtid = 0, ""
         self._settled = self._sequence
         if self._holds is not None and self._dropped != self._holds.dropped():
             self._holds = self._holds.with_dropped(self._dropped)
+            self._dropped = self._holds.dropped()
         yield SourceMark.COMMITTED
 
     def _statement(self, event: BinlogEvent) -> Iterator[Item]:

@@ -27,8 +27,9 @@ log = logging.getLogger("waterclock.cdc")
 SAID_AFTER_S, SAID_AGAIN_S = 1.0, 60.0
 _PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
 _TABLES = (  # those of the publication, or if there is none yet, all
-    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), c.relkind = 'p' or "
-    "pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace where case when exists "
+    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select') and not "
+    "row_security_active(c.oid), c.relkind = 'p' or pg_relation_size(c.oid) > 0 "
+    "from pg_class c join pg_namespace n on n.oid = c.relnamespace where case when exists "
     "(select 1 from pg_publication where pubname = %(publication)s) then (n.nspname, c.relname) in (select schemaname, "
     "tablename from pg_publication_tables where pubname = %(publication)s) else c.relkind = 'r' and c.relpersistence = "
     "'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"

@@ -133,7 +133,8 @@ class TableCatalog:
         except psycopg.errors.InsufficientPrivilege as error:
             raise Unreadable(
                 f"The values of {', '.join(names)} were not sent, and this role may not look them up "
-                f"({str(error).strip()}): GRANT SELECT on the table, and start again."
+                f"({str(error).strip()}): GRANT SELECT on the table, and start again. If a policy of row-level "
+                "security hides its rows: ALTER ROLE ... BYPASSRLS."
             ) from None
         assert result is not None
         return [

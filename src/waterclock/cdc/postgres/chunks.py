@@ -7,8 +7,7 @@ Rule 2: step 3: all that was given out must be shown, or the chunk is read again
 Rule 3: a chunk waits for the end of the log as it is after the read: the commit of all that the view shows lies before it.
 Rule 4: catalog and publication are asked in the view: columns, the key by the table's identity, filters. A key's columns
         stand in the order of the table's (catalog.py), and are read in the order of the index.
-Rule 5: row-level security hides rows without an error: here it is one.
-Rule 6: if several tables cannot be read together the first is read alone: then an error is its own.
+Rule 5: if several tables cannot be read together the first is read alone: then an error is its own.
 """
 
 from __future__ import annotations
@@ -25,17 +24,20 @@ from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chu
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import by_key
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.rows import Row, json_text, plan_of
+from waterclock.cdc.postgres.rows import Relation, Row, json_text, plan_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
+from waterclock.cdc.postgres.shape import shape
 from waterclock.cdc.postgres.slot import SlotReader, end_of_log
 from waterclock.cdc.postgres.sql_types import types_of
 from waterclock.cdc.postgres.view import View, unseen
-from waterclock.cdc.source import DeadLetter, Record
+from waterclock.cdc.source import DeadLetter, Record, parts_of
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import WallClock
 from waterclock.errors import UsageError, unstopped
 
+_ALONE = psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable
 _PIECE = 500  # rows of a FETCH at most
 _TABLE = (
     "select c.oid, c.relkind = 'p', case c.relreplident when 'i' then 'i' else 'p' end "
@@ -47,10 +49,14 @@ _COLUMNS = (
     "and attgenerated = '' order by attnum"
 )
 _KEY = (
-    "select a.attname, format_type(a.atttypid, a.atttypmod) from pg_index i join pg_attribute a "
+    "select a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::text from pg_index i join pg_attribute a "
     "on a.attrelid = i.indrelid and a.attnum = any(i.indkey) where i.indrelid = %s "
     "and case %s when 'i' then i.indisreplident else i.indisprimary end "
     "and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts order by array_position(i.indkey::int2[], a.attnum)"
+)
+_THERE = (
+    "select n.nspname::text, c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where c.relkind in ('r', 'p')"
 )
 _NAMES = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s"
 _PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
@@ -58,15 +64,20 @@ _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is
 
 
 class SelectedTable(NamedTuple):
-    """How a table is asked for: its name as SQL, columns with their types, the key in the index's order with its types, and
-    the publication's filter; `is_whole`: it has rows and no key, and comes in one chunk."""
+    """How a table, `names` with its schema, is asked for: its name as SQL, columns with their types, the key in the index's
+    order with its types, and the publication's filter; `number` and `brackets` as a Relation has them; `is_whole`: it has
+    rows and no key, and comes in one chunk; `order`: what the key's columns are, whose values are ordered by that."""
 
+    names: tuple[str, str]
     name: sql.Composable
     columns: dict[str, int]
     key: dict[str, str]
     only: str
     types: ColumnTypes
+    number: int = 0
+    brackets: tuple[int, ...] = ()
     is_whole: bool = False
+    order: str = ""
 
     def named_key(self) -> tuple[str, ...]:
         return tuple(name for name in self.columns if name in self.key)
@@ -80,7 +91,6 @@ class SlotChunks:
         self._view: View | None = None  # the latest one
         with errors_of_postgres(slot):
             self._asking = connected(slot)
-            self._asking.execute("set row_security = off")
             self._unseen = unseen(self._asking)
 
     def is_between(self) -> bool:
@@ -89,8 +99,8 @@ class SlotChunks:
     def standing(self) -> Standing:
         return (self._reader.lsn(),)
 
-    def numbered(self) -> int:
-        return self._reader.numbered()
+    def numbered(self, seconds: int) -> int:
+        return self._reader.numbered(seconds)
 
     def saw(self, record: Record, chunks: Mapping[str, Chunk]) -> None:
         """Rule 2."""
@@ -116,7 +126,7 @@ class SlotChunks:
         sizes = {}
         with errors_of_postgres(self._slot):
             for table in tables:
-                plan = self._planned(table, sql.Identifier(*table.split(".", 1)))
+                plan = self._planned(self._parts(table))
                 if plan.key:  # the planner knows a size of a table that nobody has analyzed too
                     asked = sql.SQL("explain (format json) select from {} t where {}")
                     (found,) = self._asking.execute(asked.format(plan.name, sql.SQL(plan.only))).fetchone() or ([],)
@@ -132,9 +142,11 @@ class SlotChunks:
         with errors_of_postgres(self._slot):
             try:
                 return self._read(rests, rows)
-            except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-                if len(rests) > 1:  # rule 6
+            except (*_ALONE, psycopg.errors.InsufficientPrivilege) as error:
+                if len(rests) > 1:  # rule 5
                     return self.read({table: rests[table]}, rows)
+                if isinstance(error, psycopg.errors.LockNotAvailable):
+                    return []
                 if isinstance(error, psycopg.errors.UndefinedTable):  # it is gone, and the log says what of it
                     return [Chunk(table, {}, None, self.standing(), absent="is gone")]
                 raise UsageError(
@@ -143,12 +155,12 @@ class SlotChunks:
                 ) from None
 
     def _read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
-        chunks: list[Chunk] = []
+        chunks, names = list[Chunk](), {table: self._parts(table) for table in rests}
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
-            names = {table: sql.Identifier(*table.split(".", 1)) for table in rests}
+            self._asking.execute("set local lock_timeout = '1s'")
             locked = sql.SQL("lock table {} in access share mode")
-            self._asking.execute(locked.format(sql.SQL(", ").join(names.values())))
+            self._asking.execute(locked.format(sql.SQL(", ").join(sql.Identifier(*each) for each in names.values())))
             (view,) = self._asking.execute("select pg_current_snapshot()::text").fetchone() or ("",)
             self._view = View.parsed(view)
             self._unseen = {number for number in self._unseen if not self._view.shows(number)}
@@ -156,7 +168,7 @@ class SlotChunks:
                 return []
             left, most = rows, BYTES
             for table, rest in rests.items():
-                plan = self._planned(table, names[table])
+                plan = self._planned(names[table])
                 if chunks and (left <= 0 or most <= 0 or plan.is_whole):
                     break
                 self._asking.execute("close all")
@@ -168,47 +180,60 @@ class SlotChunks:
 
     def _chunk(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, most: int) -> tuple[Chunk, int]:
         """What comes of a table now, and its bytes."""
-        of, found, high = self._message(table, plan), list[Row](), self.standing()
+        of, found, high = self._message(plan), list[Row](), self.standing()
         if plan.is_whole:
             last, _, size = self._rows(of, plan, rest, WHOLE_ROWS, WHOLE_BYTES, found)
             if last is not None:
                 raise too_large(table)
-            return Chunk(table, {}, None, high, whole=whole(of, found)), size
+            return Chunk(table, {}, None, high, of=of, whole=whole(of, found), schema=self._schema(plan)), size
+        rest = rest.by(plan.order)
         upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
         if not upto:
             return Chunk(table, {}, None, high, of=of), 0
         last, is_cut, size = self._rows(of, plan, rest._replace(upto=upto), rows, most, found)
         left = None if last is None else rest._replace(after=last, upto=upto)
-        return Chunk(table, by_key(of, found), left, high, is_cut, of), size
+        return Chunk(table, by_key(of, found), left, high, is_cut, of, schema=self._schema(plan)), size
 
-    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
-        schema, _, name = table.partition(".")
-        where = (schema, name, BOOTSTRAP, self._clock.wall_ms() // 1000, "", 0, 0, False, plan.named_key())
+    def _schema(self, plan: SelectedTable) -> TableSchema:
+        """As the log has it."""
+        names, oids = tuple(plan.columns), tuple(plan.columns.values())
+        key, is_full = plan.named_key(), False
+        relation = Relation(plan.number, *plan.names, names, oids, plan.brackets, key, is_full, plan.types)
+        return shape(self._asking, relation, (0, 0))
+
+    def _parts(self, table: str) -> tuple[str, str]:
+        return parts_of(table, lambda: self._asking.execute(_THERE).fetchall())
+
+    def _message(self, plan: SelectedTable) -> MaxwellMessage:
+        where = (*plan.names, BOOTSTRAP, self._clock.wall_ms() // 1000, "", 0, 0, False, plan.named_key())
         return MaxwellMessage(*where, {}, None, None, plan.types)
 
-    def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
-        oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
-        named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
+    def _planned(self, names: tuple[str, str]) -> SelectedTable:
+        oid, is_divided, identity = self._asking.execute(_TABLE, names).fetchone() or (0, False, "p")
+        named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), sql.Identifier(*names))
+        table = ".".join(names)
         described = self._asking.execute(_COLUMNS, (oid,)).fetchall()
-        key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
-        published = self._asking.execute(_PUBLISHED, (self._slot.publication, *table.split(".", 1))).fetchone()
+        ordered = self._asking.execute(_KEY, (oid, identity)).fetchall()
+        key, order = {column: kind for column, kind, _ in ordered}, ", ".join(map(" ".join, ordered))
+        published = self._asking.execute(_PUBLISHED, (self._slot.publication, *names)).fetchone()
         fields = published[0] if published else {}
         listed = fields.get("attnames")
         described = [column for column in described if listed is None or column[0] in listed]
         columns = {name: kind for name, kind, _ in described}
-        types = types_of(self._asking, described)
+        types, known = types_of(self._asking, described), (oid, tuple(brackets for _, _, brackets in described))
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(named)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
-                return SelectedTable(named, columns, {}, "true", types)
+                return SelectedTable(names, named, columns, {}, "true", types)
             if key:
                 raise UsageError(
                     f"{table} is published without its primary key, so its older rows have none. {_REMEDY}"
                 )
             if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
                 raise too_large(table)
-            return SelectedTable(named, columns, {}, fields.get("rowfilter") or "true", types, True)
-        return SelectedTable(named, columns, key, fields.get("rowfilter") or "true", types)
+            return SelectedTable(names, named, columns, {}, fields.get("rowfilter") or "true", types, *known, True)
+        only = fields.get("rowfilter") or "true"
+        return SelectedTable(names, named, columns, key, only, types, *known, order=order)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""

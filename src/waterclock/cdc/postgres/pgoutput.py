@@ -114,9 +114,9 @@ class Decoder:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
         return not self.is_inside and not self._done
 
-    def numbered(self) -> int:
+    def numbered(self, seconds: int) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
-        self._sequence = self._settled = self._settled + 1
+        self._sequence = self._settled = next_sequence(self._settled, seconds)
         return self._settled
 
     def moved(self, lsn: int) -> Iterator[Item]:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import glob
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import sql
 
 from waterclock.cdc.held import EVERY, Held, HeldTable
 from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
 
 log = logging.getLogger("waterclock.cdc")
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _KINDS = ("insert", "update", "delete", "truncate")
 _PUBLICATION = "select to_jsonb(p), oid || ':' || xmin from pg_publication p where pubname = %s"
 _SCHEMAS = (  # since PostgreSQL 15
@@ -64,6 +67,15 @@ class DatabaseTable(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.schema}.{self.table}"
+
+
+def in_sql(*names: str) -> str:
+    """A name as a statement takes it.
+
+    >>> in_sql("public", "item"), in_sql("public", "Order")
+    ('public.item', 'public."Order"')
+    """
+    return ".".join(name if _PLAIN.fullmatch(name) else sql.Identifier(name).as_string() for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,8 @@ class Publication:
                 said += [f"{name} without {', '.join(table.lacking)}"] if table.lacking else []
         if absent := self.absent(wanted, held):
             partitioned = [table.name for table in self.there if table.kind == "p" and table.name in absent]
-            remedy = f"ALTER PUBLICATION {self.name} ADD TABLE {', '.join(absent)}"
+            named = [in_sql(table.schema, table.table) for table in self.there if table.name in absent]
+            remedy = f"ALTER PUBLICATION {in_sql(self.name)} ADD TABLE {', '.join(named)}"
             remedy += "; of a partitioned table, ask for its partitions" if partitioned else ""
             said.append(f"it does not bring {', '.join(absent)} ({remedy})")
         if held is not None and held.published not in ("", self.mark):

@@ -1,6 +1,7 @@
 """Connections to PostgreSQL, and what it says when it refuses, in our words: by whose doing.
 
 Rule 1: what is printed depends on the session: character set, time zone, date style and digits are set here.
+Rule 2: row-level security hides rows without an error: here it is one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, un
 
 _OPTIONS = (
     "-c client_encoding=UTF8 -c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 "
-    "-c bytea_output=hex"
+    "-c bytea_output=hex -c row_security=off"
 )
 _REFUSALS = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
 

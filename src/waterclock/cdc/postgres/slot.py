@@ -147,9 +147,9 @@ class SlotReader:
         """Whether it stands between two transactions."""
         return self._decoding.is_between()
 
-    def numbered(self) -> int:
+    def numbered(self, seconds: int) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
-        return self._decoding.numbered()
+        return self._decoding.numbered(seconds)
 
     def lsn(self) -> int:
         """All that was committed before it was given out."""

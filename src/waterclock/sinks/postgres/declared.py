@@ -33,9 +33,11 @@ def declared_type(source: str, declared: str) -> str:
     ('numeric(10,2)', 'text')
     >>> declared_type("postgres", "timestamp(3) with time zone"), declared_type("postgres", "shop.mood")
     ('timestamp(3) with time zone', 'text')
+    >>> declared_type("mysql", "year unsigned"), declared_type("mysql", "double unsigned")
+    ('smallint', 'double precision')
     """
     if source == "postgres":
         return declared if _OWN.fullmatch(declared) else "text"
     if found := re.match(r"decimal\((\d+),(\d+)\)", declared):
         return f"numeric({found[1]},{found[2]})"
-    return _OF_MYSQL.get(declared, "text")
+    return _OF_MYSQL.get(declared) or _OF_MYSQL.get(declared.removesuffix(" unsigned"), "text")
