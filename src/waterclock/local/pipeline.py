@@ -360,7 +360,7 @@ class LocalPipeline:
         )
 
     def _watermark(self) -> int | None:
-        us = self._buckets.watermarks.lowest()
+        us = self._buckets.watermark_us()
         return min(us, self._last_us) if us != NO_WATERMARK and us >= EARLIEST_US else None
 
     def _is_closed(self) -> bool:
