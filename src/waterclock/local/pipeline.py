@@ -48,7 +48,7 @@ from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.signals import interrupt_heard
+from waterclock.signals import StopEvent, interrupt_heard
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import refuse_handed_over
@@ -130,7 +130,7 @@ class LocalPipeline:
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock
         self._gathering = Gatherer(name, clock)
-        self._ended = Event()
+        self._ended: Event = StopEvent()
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
@@ -142,7 +142,7 @@ class LocalPipeline:
         self.close()
 
     def end(self) -> None:
-        """Let a live run end behind the batch that is under way; for another thread."""
+        """Let a live run end behind the batch that is under way; for another thread, and for a handler of signals."""
         self._ended.set()
 
     def statistics(self) -> PipelineStatistics:
