@@ -27,11 +27,11 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from threading import Event
 from uuid import uuid4
 
@@ -40,9 +40,9 @@ import pyarrow as pa
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.local.ahead import ahead
-from waterclock.local.checkpoint import LocalCheckpoint, settings_with
+from waterclock.local.checkpoint import Kept, LocalCheckpoint, settings_with
 from waterclock.local.outlets import Outlets
-from waterclock.local.record import Clock, Place, Record, record_of
+from waterclock.local.record import Record, begin_of, record_of
 from waterclock.local.snapshots import Snapshots, Written
 from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
@@ -54,11 +54,11 @@ from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import refuse_handed_over
 from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close, was_closed
 from waterclock.streaming.state import bucket
-from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.wording import counted
 
+log = logging.getLogger(__name__)
 SYSTEM = SystemClock()
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
@@ -81,26 +81,6 @@ class Made:
     written: list[Written]
     newest_us: int | None
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A pipeline that does not run: all that its sink has of it up to `batch_id` is in its buckets.
-
-    `places` are those of the batches whose records are kept, the last one at the end; `clock` is the watermark of each
-    partition; `shelf` gives the blobs of a bucket.
-    """
-
-    checkpoint: Path
-    rules: Rules
-    sink: RecordingSink
-    schema: pa.Schema
-    batch_id: int
-    first: Place
-    places: Sequence[Place]
-    clock: Clock
-    stored: Sequence[StoredBucket]
-    shelf: Callable[[int], dict[int, bytes]]
 
 
 class LocalPipeline:
@@ -165,6 +145,12 @@ class LocalPipeline:
         self._count_all()
         self._batch, self._whole = self._outlets.last, self._outlets.whole
         self._snapshots = snapshots = self._checkpoint.snapshots()
+        if (had := snapshots.last(self._query)) > self._batch:
+            log.warning(
+                "%s has no batch behind %d, and the checkpoint %s was at batch %d: what came behind it is read again, as "
+                "far as the source has it still",
+                self._outlets.describe(), self._batch, self._checkpoint.path, had,
+            )  # fmt: skip
         stored = snapshots.load(self._query, self._whole)
         self._kept = {place: stored.get(place, (-1, None))[0] for place in range(self._count)}
         self._buckets = Buckets(self._rules, self._count, snapshots, stored)
@@ -187,8 +173,9 @@ class LocalPipeline:
         self._begin(live)
         self._snapped_s = self._moment_s = self._clock.monotonic_s()
         if not self._closed:
-            made = self._ruled(self._live() if live else ahead(self._all()))
-            with closing(made if live else ahead(made)) as batches:
+            given = self._live() if live else ahead(self._all())
+            made = self._ruled(given)
+            with closing(given), closing(made if live else ahead(made)) as batches:
                 for each in batches:
                     self._write(each)
         self._keep(self._buckets.all_written())
@@ -266,12 +253,13 @@ class LocalPipeline:
                 f"{self._outlets.describe()} was written with other rules, columns, delay or source: its state would mean "
                 "something else now. Undo the change, or start over with --fresh."
             )
-        missing = [number for number in range(max(at, 0), self._batch + 1) if number not in records]
+        since = max(at, 0) if self._source.forgets else begin_of(records)
+        missing = [number for number in range(since, self._batch + 1) if number not in records]
         if missing:
             raise StateMismatch(
                 f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
-                f"{self._checkpoint.path} has no state behind it: restore {self._outlets.older() or 'the checkpoint'}, or "
-                "start over with --fresh."
+                f"{self._checkpoint.path} does not have what it read: restore "
+                f"{self._outlets.older() or 'its row of batches, or the checkpoint'}, or start over with --fresh."
             )
         others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
         if others:

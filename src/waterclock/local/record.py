@@ -50,3 +50,9 @@ def record_of(text: str | None, where: str) -> Record:
         f'{where} was written by another engine than "local": name another table in [sink] and another checkpoint in '
         "[pipeline], or go on with the engine that wrote it"
     )
+
+
+def begin_of(records: Mapping[int, Record]) -> int:
+    """The first batch that there must be a record of: 0, or the one by which another engine handed the sink over."""
+    first = min(records, default=0)
+    return first if records and records[first].start == records[first].place else 0

@@ -1,6 +1,7 @@
 """A source's folder: which of its files are read, and what makes it unfit.
 
-Rule 1: names that begin with _ or a dot are passed over, as Spark does it.
+Rule 1: names that begin with _ or a dot, or end in ._COPYING_ (Hadoop's, of a file that it still writes), are passed over,
+        as Spark does it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def check_readable(folder: Place) -> None:
 
 
 def files_in(folder: Place) -> list[Place]:
-    """The files of a folder that Spark reads: it passes over names that begin with _ or a dot."""
+    """The files of a folder that Spark reads (rule 1)."""
     if isinstance(folder, HadoopPath):
         return [folder / entry.name for entry in _entries(folder)]
     return [path for path in folder.iterdir() if _counts(path.name) and path.is_file()]
@@ -71,7 +72,7 @@ def _entries(folder: HadoopPath) -> list[ListedFile]:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith(("_", "."))
+    return not (name.startswith(("_", ".")) or name.endswith("._COPYING_"))
 
 
 def count_files(folder: Place) -> int:

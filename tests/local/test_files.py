@@ -1,0 +1,123 @@
+"""Files that vanish, that somebody still writes, and whose records are gone: told, and nothing is read twice."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.local.running import run_locally
+from tests.local.test_pipeline import change, replayed
+from tests.spark.pipelines import make_pipeline, orders, table
+from waterclock.errors import StateMismatch, WaterclockError
+from waterclock.local import sources
+from waterclock.local.command import configured
+from waterclock.local.snapshots import NAME
+from waterclock.streaming.statistics import Progress
+from waterclock.streaming.toml.config import load
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A pipeline that does not close, four files a batch."""
+    made = make_pipeline(tmp_path, orders(40), 4, 4)
+    change(made, "[time]\n", "[time]\nclose = false\n")
+    return made
+
+
+def dead_letters(file: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(file.parent / "out.db")) as db:
+        found = db.execute("SELECT file, reason FROM results_dead_letters").fetchall()
+    return [(name.rpartition("/")[2], reason) for name, reason in found]
+
+
+def delete(file: Path, where: str) -> None:
+    with closing(sqlite3.connect(file.parent / "out.db", isolation_level=None)) as db:
+        for part in ("", "_batches", "_dead_letters"):
+            db.execute(f"DELETE FROM results{part} WHERE {where}")
+
+
+def test_a_file_that_goes_while_its_batch_is_read_is_a_dead_letter_and_stays_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, gone = sources._size, file.parent / "in" / "002.jsonl"
+
+    def moved_away(path: Path) -> int | None:
+        size = seen(path)
+        if path == gone:
+            path.unlink()
+        return size
+
+    monkeypatch.setattr(sources, "_size", moved_away)
+    assert run_locally(file).batches == 1
+    assert dead_letters(file) == [("002.jsonl", sources._GONE)]
+    before = table(file.parent)
+    (file.parent / "checkpoint" / NAME).unlink()
+    assert replayed(file) == 1
+    assert table(file.parent) == before != []
+
+
+def test_a_file_that_goes_while_it_is_read_once_more_is_missed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_locally(file)
+    (file.parent / "checkpoint" / NAME).unlink()
+    sizes = {path.name: path.stat().st_size for path in (file.parent / "in").iterdir()}
+    (file.parent / "in" / "002.jsonl").unlink()
+    monkeypatch.setattr(sources, "_size", lambda path: sizes[path.name])  # it goes behind the look at it
+    with pytest.raises(StateMismatch, match=r"002.jsonl is gone since it was read"):
+        run_locally(file)
+
+
+def test_a_file_that_hadoop_still_writes_is_read_once_it_has_its_name(file: Path) -> None:
+    whole = file.parent / "in" / "000.jsonl"
+    half = whole.rename(whole.with_name(f"{whole.name}._COPYING_"))
+    assert run_locally(file).totals["files"] == 3
+    half.rename(whole)
+    totals = run_locally(file).totals
+    assert (totals["files"], totals["events"]) == (4, len(orders(40)))
+
+
+def test_rows_of_batches_that_somebody_deleted_are_missed(file: Path) -> None:
+    run_locally(file)
+    late = {"order": "late", "at": "2026-01-09T00:00:00Z", "what": "created", "id": "late", "n": 1}
+    (file.parent / "in" / "late.jsonl").write_text(json.dumps(late) + "\n")
+    run_locally(file)
+    delete(file, "batch_id < 1")
+    before = table(file.parent)
+    with pytest.raises(StateMismatch, match=r"lacks the record of batch 0.*restore its row of batches"):
+        run_locally(file)
+    assert table(file.parent) == before
+
+
+def test_a_sink_that_was_put_back_is_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run_locally(file)
+    assert run_locally(file).batches == 0
+    assert "is read again" not in caplog.text
+    delete(file, "batch_id > -1")
+    (file.parent / "in" / "002.jsonl").unlink()
+    assert run_locally(file).totals["files"] == 3
+    assert "has no batch behind -1, and the checkpoint" in caplog.text
+
+
+def test_a_source_is_closed_when_nobody_reads_it_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, reads, at_the_end = make_pipeline(tmp_path, orders(40), 12), list[int](), list[int]()
+    take = sources.FileSource.take
+
+    def slowly(source: sources.FileSource) -> sources.Input | None:
+        reads.append(1)
+        time.sleep(0.1)
+        found = take(source)
+        reads.pop()
+        return found
+
+    def fail(progress: Progress) -> None:
+        raise WaterclockError("the disk is full")
+
+    monkeypatch.setattr(sources.FileSource, "take", slowly)
+    monkeypatch.setattr(sources.FileSource, "close", lambda source: at_the_end.extend(reads))
+    with pytest.raises(WaterclockError, match="full"), closing(configured(load(file))) as pipeline:
+        pipeline.run(report=fail)
+    assert at_the_end == []
