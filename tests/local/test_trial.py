@@ -84,6 +84,11 @@ def test_what_no_record_could_hold_is_an_error(file: Path, wrong: Any) -> None:
         run_pipeline(file, [wrong])
 
 
+def test_batches_of_nothing_are_refused(file: Path) -> None:
+    with pytest.raises(ValueError, match="per_batch must be 1 or more, got 0"):
+        run_pipeline(file, ROWS, per_batch=0)
+
+
 def test_a_pipeline_of_a_topic_needs_no_broker(file: Path) -> None:
     change(
         file,

@@ -45,6 +45,8 @@ class PipelineRun:
 
 def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], per_batch: int = 1) -> PipelineRun:
     """See `waterclock.testing`."""
+    if per_batch < 1:
+        raise ValueError(f"per_batch must be 1 or more, got {per_batch}")
     config = load(file)
     given, sink = config.source, MemorySink()
     rules = refuse_spark(given, config.rules, config.outlets, config.checkpoint)
