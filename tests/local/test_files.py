@@ -92,6 +92,24 @@ def test_rows_of_batches_that_somebody_deleted_are_missed(file: Path) -> None:
     assert table(file.parent) == before
 
 
+def test_where_another_engine_handed_the_sink_over_records_begin_there_and_a_state_that_is_lost_is_missed(
+    file: Path,
+) -> None:
+    run_locally(file)
+    path = file.parent / "checkpoint" / NAME
+    with closing(sqlite3.connect(file.parent / "out.db", isolation_level=None)) as db:
+        ((text,),) = db.execute("SELECT offsets FROM results_batches").fetchall()
+        record = json.loads(text)
+        record["start"] = record["place"]
+        db.execute("UPDATE results_batches SET batch_id = 7, offsets = ?", (json.dumps(record),))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE bucket SET batch = 7")
+    assert run_locally(file).batches == 0
+    path.unlink()
+    with pytest.raises(StateMismatch, match="lacks the record of batch 0"):
+        run_locally(file)
+
+
 def test_a_sink_that_was_put_back_is_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_locally(file)
     assert run_locally(file).batches == 0

@@ -253,7 +253,7 @@ class LocalPipeline:
                 f"{self._outlets.describe()} was written with other rules, columns, delay or source: its state would mean "
                 "something else now. Undo the change, or start over with --fresh."
             )
-        since = max(at, 0) if self._source.forgets else begin_of(records)
+        since = max(at, 0) if self._source.forgets else min(max(at, 0), begin_of(records))
         missing = [number for number in range(since, self._batch + 1) if number not in records]
         if missing:
             raise StateMismatch(
