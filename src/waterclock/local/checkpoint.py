@@ -133,7 +133,8 @@ class LocalCheckpoint:
             self._notes = {"engine": ENGINE, "settings": dict(settings), "checkpoint": str(self.path)}
         self._identity = dict(source.identity())
         self.is_another_source = self._notes.get("identity", self._identity) != self._identity
-        if (served := self._removal.anothers(sink)) is not None:
+        served = self._removal.anothers(sink)
+        if served is not None and not {*sink.split(" and ")} <= {*served.split(" and ")}:  # one may be left out
             raise StateMismatch(
                 f"the checkpoint {self.path} is that of the pipeline with {served}, and this one has {sink}: "
                 f'write checkpoint = "{self.path.name}-2" below [pipeline] in this one\'s file'
