@@ -296,7 +296,7 @@ class LocalPipeline:
                 return
             yield given
 
-    def _live(self) -> Iterator[Input | None]:
+    def _live(self) -> Generator[Input | None]:
         while not (self._ended.is_set() or self._is_closed()):
             given = self._source.take()
             if given is not None:
