@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.local import sources
 from waterclock.local.command import configured
 from waterclock.local.snapshots import NAME
+from waterclock.streaming.layout import Block, Layout, dead_file
 from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
 
@@ -68,6 +70,30 @@ def test_a_file_that_goes_while_it_is_read_once_more_is_missed(file: Path, monke
     (file.parent / "in" / "002.jsonl").unlink()
     monkeypatch.setattr(sources, "_size", lambda path: sizes[path.name])  # it goes behind the look at it
     with pytest.raises(StateMismatch, match=r"002.jsonl is gone since it was read"):
+        run_locally(file)
+
+
+def test_a_file_that_cannot_be_read_once_more_is_missed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_locally(file)
+    (file.parent / "checkpoint" / NAME).unlink()
+    read = sources.read_file
+
+    def forbidden(path: str, layout: Layout) -> Iterator[Block]:
+        return iter([dead_file(path, layout, "Permission denied")]) if "001" in path else read(path, layout)
+
+    monkeypatch.setattr(sources, "read_file", forbidden)
+    with pytest.raises(StateMismatch, match="batch 0 was read once more, and says other counts than before"):
+        run_locally(file)
+    monkeypatch.undo()
+    assert replayed(file) == 1
+
+
+def test_a_file_of_the_same_length_and_with_the_same_times_is_another_one(file: Path) -> None:
+    run_locally(file)
+    (file.parent / "checkpoint" / NAME).unlink()
+    path = file.parent / "in" / "001.jsonl"
+    path.write_text(path.read_text().replace('"n": 1', '"n": "'))
+    with pytest.raises(StateMismatch, match=r"says other counts than before \(\{.*'dead_letters': [1-9]"):
         run_locally(file)
 
 

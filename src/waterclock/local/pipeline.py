@@ -15,7 +15,7 @@ A batch, numbered (2 to 5 stand in sinks/base.py):
 Rule 1: state is what the engine makes of the recorded inputs, in their order (state.py, rule 1).
 Rule 2: what a batch read is recorded, not asked again (record.py, rule 2).
 Rule 3: rows of a batch are in the order of topic, partition and offset, or of files: not as they arrived.
-Rule 4: a replay must find the watermark that was recorded, or it read other bytes: StateMismatch.
+Rule 4: a replay must find the watermark and the counts that were recorded, or it read other bytes: StateMismatch.
 Rule 5: a crash leaves seconds to be derived again: by the same version and the same settings, else StateMismatch. A clean
         end writes every bucket, and leaves nothing.
 Rule 6: the source keeps what was read since the oldest snapshot: about two rounds of `snapshot_s`.
@@ -274,11 +274,13 @@ class LocalPipeline:
         given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
         began_s, ruled = self._clock.monotonic_s(), self._buckets.apply(number, given)
         self.replayed += 1
-        if (found := self._buckets.watermarks.dump()) != dict(record.clock):
-            raise StateMismatch(
-                f"batch {number} was read once more, and says other times than before ({found}, not {dict(record.clock)}): "
-                "its source was changed. Put it back as it was, or start over with --fresh."
-            )
+        clock, read = self._buckets.watermarks.dump(), given.read()
+        for what, found, known in (("times", clock, record.clock), ("counts", read, record.read)):
+            if found != dict(known):
+                raise StateMismatch(
+                    f"batch {number} was read once more, and says other {what} than before ({found}, not {dict(known)}): "
+                    "its source was changed, or cannot be read. Put it back as it was, or start over with --fresh."
+                )
         if number > self._whole:
             self._snapshots.forget_others(self._query, number - 1)
             seconds = self._clock.monotonic_s() - began_s
@@ -320,7 +322,8 @@ class LocalPipeline:
         self._place = given.place
         ruled = self._buckets.apply(number, given)
         written = [*ruled.written, *self._due()]
-        record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
+        clock, read = self._buckets.watermarks.dump(), given.read()
+        record = Record(self._digest, self._version, start, given.place, clock, closes, read)
         now_s = self._clock.monotonic_s()
         batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
         self._moment_s = now_s

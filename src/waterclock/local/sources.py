@@ -48,6 +48,10 @@ class Input:
     counters: Mapping[str, int] = field(default_factory=dict)
     is_full: bool = False
 
+    def read(self) -> dict[str, int]:
+        """How much it brought."""
+        return {**self.counters, "rows": sum(table.num_rows for table in self.rows)}
+
 
 class Source(ABC):
     """What a pipeline reads. `take` is called by one thread."""
