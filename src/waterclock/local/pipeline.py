@@ -322,8 +322,8 @@ class LocalPipeline:
         self._place = given.place
         ruled = self._buckets.apply(number, given)
         written = [*ruled.written, *self._due()]
-        clock, read = self._buckets.watermarks.dump(), given.read()
-        record = Record(self._digest, self._version, start, given.place, clock, closes, read)
+        came = self._buckets.watermarks.dump(), closes, given.read()
+        record = Record(self._digest, self._version, start, given.place, *came)
         now_s = self._clock.monotonic_s()
         batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
         self._moment_s = now_s
