@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock.clock import ManualClock
+from waterclock.errors import UsageError
 from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
@@ -61,7 +62,12 @@ def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], pe
     )  # fmt: skip
     with closing(pipeline):
         pipeline.run()
-    results, dead = ([row for table in tables for row in table.to_pylist()] for tables in (sink.results, sink.dead))
+    try:
+        results, dead = ([row for table in tables for row in table.to_pylist()] for tables in (sink.results, sink.dead))
+    except OverflowError:
+        raise UsageError(
+            "a result is due behind the year 9999, which no datetime can be: shorten the rules' durations"
+        ) from None
     return PipelineRun(results, dead, sink.totals())
 
 
