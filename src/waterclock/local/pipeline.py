@@ -28,7 +28,7 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -173,9 +173,8 @@ class LocalPipeline:
         self._begin(live)
         self._snapped_s = self._moment_s = self._clock.monotonic_s()
         if not self._closed:
-            given = self._live() if live else ahead(self._all())
-            made = self._ruled(given)
-            with closing(given), closing(made if live else ahead(made)) as batches:
+            made = self._ruled(self._live() if live else ahead(self._all()))
+            with closing(made if live else ahead(made)) as batches:
                 for each in batches:
                     self._write(each)
         self._keep(self._buckets.all_written())
@@ -289,7 +288,7 @@ class LocalPipeline:
 
     # a run ---------------------------------------------------------------------------------------------------
 
-    def _all(self) -> Iterator[Input | None]:
+    def _all(self) -> Generator[Input | None]:
         """What there is, and behind it None, which closes."""
         while not self._ended.is_set():
             if (given := self._source.take()) is None:
@@ -308,11 +307,12 @@ class LocalPipeline:
             if given is None or not given.is_full:  # who has more to read rests for nothing
                 self._ended.wait(self._source.idle_s if given is None else self._linger_s)
 
-    def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
+    def _ruled(self, inputs: Generator[Input | None]) -> Generator[Made]:
         number = self._batch
-        for given in inputs:  # 1
-            began_s, number = self._clock.monotonic_s(), number + 1
-            yield self._made(number, given, began_s)
+        with closing(inputs):
+            for given in inputs:  # 1
+                began_s, number = self._clock.monotonic_s(), number + 1
+                yield self._made(number, given, began_s)
 
     def _made(self, number: int, given: Input | None, began_s: float) -> Made:
         start, closes = self._place, given is None
