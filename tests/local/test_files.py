@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -111,11 +112,14 @@ def test_rows_of_batches_that_somebody_deleted_are_missed(file: Path) -> None:
     late = {"order": "late", "at": "2026-01-09T00:00:00Z", "what": "created", "id": "late", "n": 1}
     (file.parent / "in" / "late.jsonl").write_text(json.dumps(late) + "\n")
     run_locally(file)
+    whole = shutil.copy(file.parent / "out.db", file.parent / "copy")
     delete(file, "batch_id < 1")
     before = table(file.parent)
-    with pytest.raises(StateMismatch, match=r"lacks the record of batch 0.*restore its row of batches"):
+    with pytest.raises(StateMismatch, match=r"lacks the record of batch 0.*restore its rows of batches"):
         run_locally(file)
     assert table(file.parent) == before
+    whole.replace(file.parent / "out.db")
+    assert run_locally(file).batches == 0
 
 
 def test_where_another_engine_handed_the_sink_over_records_begin_there_and_a_state_that_is_lost_is_missed(

@@ -253,12 +253,11 @@ class LocalPipeline:
                 "something else now. Undo the change, or start over with --fresh."
             )
         since = max(at, 0) if self._source.forgets else min(max(at, 0), begin_of(records))
-        missing = [number for number in range(since, self._batch + 1) if number not in records]
-        if missing:
+        if missing := [number for number in range(since, self._batch + 1) if number not in records]:
+            what = self._outlets.older() or ("the checkpoint" if self._source.forgets else "its rows of batches")
             raise StateMismatch(
                 f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
-                f"{self._checkpoint.path} does not have what it read: restore "
-                f"{self._outlets.older() or 'its row of batches, or the checkpoint'}, or start over with --fresh."
+                f"{self._checkpoint.path} does not have what it read: restore {what}, or start over with --fresh."
             )
         others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
         if others:
