@@ -274,7 +274,7 @@ class LocalPipeline:
         self.replayed += 1
         clock, read = self._buckets.watermarks.dump(), given.read()
         for what, found, known in (("times", clock, record.clock), ("counts", read, record.read)):
-            if found != dict(known):
+            if known and found != dict(known):
                 raise StateMismatch(
                     f"batch {number} was read once more, and says other {what} than before ({found}, not {dict(known)}): "
                     "its source was changed, or cannot be read. Put it back as it was, or start over with --fresh."
