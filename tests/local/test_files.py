@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +26,19 @@ from waterclock.local.snapshots import NAME
 from waterclock.streaming.layout import Block, Layout, dead_file
 from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from tests.streaming.files.ways import LAYOUT
+from waterclock.local.sources import FileSource
+from waterclock.streaming.toml.config import Files
+source = FileSource(Files("jsonl", Path(sys.argv[1]), 16, LAYOUT.columns), LAYOUT.rules, 0)
+os.setuid(65534)
+source.check()
+given = source.take()
+print(given.counters, [row["reason"] for table in given.dead for row in table.to_pylist()])
+"""
 
 
 @pytest.fixture
@@ -96,6 +113,21 @@ def test_a_file_of_the_same_length_and_with_the_same_times_is_another_one(file: 
     path.write_text(path.read_text().replace('"n": 1', '"n": "'))
     with pytest.raises(StateMismatch, match=r"says other counts than before \(\{.*'dead_letters': [1-9]"):
         run_locally(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_link_that_this_user_may_not_follow_is_a_dead_letter_and_stops_nobody() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to others
+        closed, source = Path(folder, "closed"), Path(folder, "in")
+        Path(folder).chmod(0o755)
+        closed.mkdir(0o700)
+        source.mkdir(0o755)
+        (closed / "a.jsonl").touch()
+        (source / "link.jsonl").symlink_to(closed / "a.jsonl")
+        command = [sys.executable, "-c", AS_NOBODY, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("{'files': 1, 'dead_letters': 1, 'heartbeats': 0} "), done.stderr
+    assert "cannot be read: " in done.stdout
 
 
 def test_a_file_that_hadoop_still_writes_is_read_once_it_has_its_name(file: Path) -> None:

@@ -23,7 +23,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Clock, Place
 from waterclock.rules.model import Rules
 from waterclock.sinks import RecordingSink
-from waterclock.streaming.files.folder import check_source, files_in
+from waterclock.streaming.files.folder import check_source, files_in, seen
 from waterclock.streaming.files.reading import read_file
 from waterclock.streaming.layout import Block, Csv, Layout, dead_file, end_of
 from waterclock.streaming.places.place import is_remote
@@ -162,7 +162,7 @@ class FileSource(Source):
         found = []
         for name in {path.name for path in files_in(self._folder)} - self._taken.keys():
             with suppress(FileNotFoundError):  # moved away meanwhile
-                found.append(((self._folder / name).stat().st_mtime_ns // 1_000_000, name))
+                found.append((seen(self._folder / name).st_mtime_ns // 1_000_000, name))
         return [name for _, name in sorted(found)]
 
     def _input(self, sizes: Mapping[str, int | None]) -> Input:
@@ -171,8 +171,8 @@ class FileSource(Source):
         made = Input({"files": taken}, {})
         dead = heartbeats = 0
         rules, latest = self._layout.rules, None
-        for name, seen in sizes.items():
-            size, blocks = self._read(name, seen)
+        for name, known in sizes.items():
+            size, blocks = self._read(name, known)
             taken.append([name, size])
             for block in blocks:
                 keys = block.rows.column(rules.key)
@@ -204,7 +204,7 @@ def watermark_of_files(latest_us: int | None, delay_us: int) -> int | None:
 
 def _size(path: Path) -> int | None:
     try:
-        return path.stat().st_size
+        return seen(path).st_size
     except FileNotFoundError:
         return None
 
