@@ -4,15 +4,17 @@ Rule 1: both mean the same. Where nothing is under way that has to be finished, 
         is, the signal is noted, and heard between two steps.
 Rule 2: a handler that a program has set itself is left alone, by what is called inside of a program.
 Rule 3: outside of the main thread, where Python sets no handlers, nothing is changed.
+Rule 4: a handler takes no lock: the thread that it interrupts may hold it, and would wait for itself for ever.
 """
 
 from __future__ import annotations
 
+import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -48,6 +50,28 @@ def interrupt_heard(how: Heard) -> Iterator[None]:
     raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with heard(how, (signal.SIGINT,) if raises else ()):
         yield
+
+
+class StopEvent(threading.Event):
+    """An event that one thread waits for, and that a handler may set, once: the `set` of Python's own takes a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = False
+        self._woken = queue.SimpleQueue[None]()  # whose `put` may interrupt all of it
+
+    def is_set(self) -> bool:
+        return self._came
+
+    def set(self) -> None:
+        self._came = True
+        self._woken.put(None)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._came:
+            with suppress(queue.Empty):
+                self._woken.get(timeout=timeout)
+        return self._came
 
 
 class StopSignal:

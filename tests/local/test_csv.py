@@ -60,6 +60,15 @@ def test_other_options_are_refused_while_the_checkpoint_lives(file: Path) -> Non
         run_locally(file)
 
 
+def test_columns_in_another_order_are_refused_while_the_checkpoint_lives(file: Path) -> None:
+    change(file, 'path = "out.db"', 'path = "out.db"\ncolumns = ["key", "kind"]')
+    run_locally(file)
+    change(file, "[source.columns]\n", "[source.columns]\nid = 'string'\n")
+    change(file, '\nid = "string"', "")
+    with pytest.raises(StateMismatch, match=r"changed since .* was made \(columns\)"):
+        run_locally(file)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

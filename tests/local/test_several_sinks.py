@@ -140,6 +140,22 @@ def test_one_that_lacks_what_no_record_says_any_more_is_named(
     assert found(file) == peace
 
 
+def test_one_may_be_left_out_and_does_not_come_back(file: Path) -> None:
+    text = file.read_text().replace("[time]\n", "[time]\nclose = false\n")
+    last = sorted((file.parent / "in").iterdir())[-1]
+    later = last.rename(file.with_name("later"))
+    file.write_text(text)
+    run_locally(file)
+    aside = look(file, "aside.db", part="_batches")
+    later.rename(last)
+    file.write_text(text.replace(ASIDE, ALONE))
+    assert run_locally(file).batches == 1
+    assert look(file, "aside.db", part="_batches") == aside
+    file.write_text(text)
+    with pytest.raises(StateMismatch, match=r"is that of the pipeline with the table 'results' in \S+out.db, and this"):
+        run_locally(file)
+
+
 def test_sinks_of_two_pipelines_are_refused(file: Path, tmp_path: Path) -> None:
     run_locally(file)
     other = make_pipeline(tmp_path / "other", orders(3), 1)

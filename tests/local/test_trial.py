@@ -84,6 +84,20 @@ def test_what_no_record_could_hold_is_an_error(file: Path, wrong: Any) -> None:
         run_pipeline(file, [wrong])
 
 
+def test_a_result_that_is_due_behind_the_calendar_is_told_and_the_remedy_helps(file: Path) -> None:
+    far = {**event("a", timedelta(0)), "at": "9999-12-30T23:50:00Z"}
+    change(file, 'by = "30 minutes"', 'by = "400 days"')
+    with pytest.raises(UsageError, match=r"due behind the year 9999.*shorten the rules' durations"):
+        run_pipeline(file, [far])
+    change(file, 'by = "400 days"', 'by = "30 minutes"')
+    assert run_pipeline(file, [far]).counters["results"] > 1
+
+
+def test_batches_of_nothing_are_refused(file: Path) -> None:
+    with pytest.raises(ValueError, match="per_batch must be 1 or more, got 0"):
+        run_pipeline(file, ROWS, per_batch=0)
+
+
 def test_a_pipeline_of_a_topic_needs_no_broker(file: Path) -> None:
     change(
         file,

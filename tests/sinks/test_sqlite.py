@@ -14,8 +14,9 @@ import pytest
 from tests.sinks.stores import SCHEMA, MirroringStore, SQLiteStore, batch, everything, in_a_child, of_batches
 from tests.sinks.test_replica import give, insert, opened
 from waterclock.changes.row_change import RowChange
-from waterclock.errors import UsageError
+from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import SQLiteSink, apply_once
+from waterclock.sinks.sqlite import sqlite
 from waterclock.streaming import frames
 
 
@@ -104,6 +105,7 @@ def test_a_failed_open_does_not_lock_the_file_for_others(tmp_path: Path) -> None
 
 FULL = """
 import resource, signal
+from waterclock.errors import EnvironmentMissing
 apply_once(sink, batch(0))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -111,8 +113,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
 try:
     apply_once(sink, batch(1, count=20_000))
     print("written")
-except Exception as error:
-    print("refused")
+except EnvironmentMissing as error:
+    print("refused", "cannot be written or read: " in str(error) and "See to its disk" in str(error))
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 print(sink.last_applied().batch_id, apply_once(sink, batch(1)), sink.totals()["events"])
 sink.close()
@@ -122,8 +124,32 @@ sink.close()
 def test_a_full_disk_refuses_the_batch_whole_and_the_sink_goes_on_when_space_returns(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path)
     done = in_a_child(store, FULL)
-    assert (done.stdout.split(), done.stderr) == (["refused", "0", "True", "4"], "")
+    assert (done.stdout.split(), done.stderr) == (["refused", "True", "0", "True", "4"], "")
     assert everything(store) == of_batches(0, 1)
+
+
+def test_a_file_that_another_one_keeps_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_WAIT_S", 0.1)
+    store = SQLiteStore(tmp_path)
+    with closing(store.sink()) as sink, closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        sink.open(SCHEMA)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(EnvironmentMissing, match=r"results\.db.* is locked. See to .* who else has it open"):
+            apply_once(sink, batch(0))
+        other.execute("ROLLBACK")
+        assert apply_once(sink, batch(0))
+
+
+def test_a_file_that_is_damaged_under_a_sink_is_told(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0, count=500))
+        sink.db.run("PRAGMA wal_checkpoint(TRUNCATE)")
+        sink.db.run("PRAGMA cache_size=0")
+        store.path.write_bytes(store.path.read_bytes()[:4096] + b"\xff" * 400_000)
+        with pytest.raises(UsageError, match=r"results\.db.* a damaged one must be restored"):
+            apply_once(sink, batch(1))
 
 
 def test_a_commit_of_the_file_waits_for_the_disk(tmp_path: Path) -> None:

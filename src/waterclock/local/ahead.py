@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 _END: Final[Any] = object()
 
 
-def ahead(items: Iterator[T], depth: int = 2) -> Generator[T]:
+def ahead(items: Generator[T], depth: int = 2) -> Generator[T]:
     """Up to `depth` items ahead; an error comes where its item would have come. Closed, it waits for the item that is
-    being made.
+    being made, and `items` are closed.
 
-    >>> list(ahead(iter([1, 2, 3])))
+    >>> list(ahead(item for item in [1, 2, 3]))
     [1, 2, 3]
     """
     with ThreadPoolExecutor(1, "ahead") as thread:
@@ -27,3 +27,4 @@ def ahead(items: Iterator[T], depth: int = 2) -> Generator[T]:
         finally:
             for each in made:
                 each.cancel()
+            thread.submit(items.close)  # there, for it may be at work still

@@ -15,7 +15,7 @@ A batch, numbered (2 to 5 stand in sinks/base.py):
 Rule 1: state is what the engine makes of the recorded inputs, in their order (state.py, rule 1).
 Rule 2: what a batch read is recorded, not asked again (record.py, rule 2).
 Rule 3: rows of a batch are in the order of topic, partition and offset, or of files: not as they arrived.
-Rule 4: a replay must find the watermark that was recorded, or it read other bytes: StateMismatch.
+Rule 4: a replay must find the watermark and the counts that were recorded, or it read other bytes: StateMismatch.
 Rule 5: a crash leaves seconds to be derived again: by the same version and the same settings, else StateMismatch. A clean
         end writes every bucket, and leaves nothing.
 Rule 6: the source keeps what was read since the oldest snapshot: about two rounds of `snapshot_s`.
@@ -27,11 +27,11 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import logging
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from threading import Event
 from uuid import uuid4
 
@@ -40,25 +40,25 @@ import pyarrow as pa
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.local.ahead import ahead
-from waterclock.local.checkpoint import LocalCheckpoint, settings_with
+from waterclock.local.checkpoint import Kept, LocalCheckpoint, settings_with
 from waterclock.local.outlets import Outlets
-from waterclock.local.record import Clock, Place, Record, record_of
+from waterclock.local.record import Record, begin_of, record_of
 from waterclock.local.snapshots import Snapshots, Written
 from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.signals import interrupt_heard
+from waterclock.signals import StopEvent, interrupt_heard
 from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import refuse_handed_over
 from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close, was_closed
 from waterclock.streaming.state import bucket
-from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.wording import counted
 
+log = logging.getLogger(__name__)
 SYSTEM = SystemClock()
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
@@ -81,26 +81,6 @@ class Made:
     written: list[Written]
     newest_us: int | None
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A pipeline that does not run: all that its sink has of it up to `batch_id` is in its buckets.
-
-    `places` are those of the batches whose records are kept, the last one at the end; `clock` is the watermark of each
-    partition; `shelf` gives the blobs of a bucket.
-    """
-
-    checkpoint: Path
-    rules: Rules
-    sink: RecordingSink
-    schema: pa.Schema
-    batch_id: int
-    first: Place
-    places: Sequence[Place]
-    clock: Clock
-    stored: Sequence[StoredBucket]
-    shelf: Callable[[int], dict[int, bytes]]
 
 
 class LocalPipeline:
@@ -130,7 +110,7 @@ class LocalPipeline:
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock
         self._gathering = Gatherer(name, clock)
-        self._ended = Event()
+        self._ended: Event = StopEvent()
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
@@ -142,7 +122,7 @@ class LocalPipeline:
         self.close()
 
     def end(self) -> None:
-        """Let a live run end behind the batch that is under way; for another thread."""
+        """Let a live run end behind the batch that is under way; for another thread, and for a handler of signals."""
         self._ended.set()
 
     def statistics(self) -> PipelineStatistics:
@@ -165,6 +145,12 @@ class LocalPipeline:
         self._count_all()
         self._batch, self._whole = self._outlets.last, self._outlets.whole
         self._snapshots = snapshots = self._checkpoint.snapshots()
+        if (had := snapshots.last(self._query)) > self._batch:
+            log.warning(
+                "%s has no batch behind %d, and the checkpoint %s was at batch %d: what came behind it is read again, as "
+                "far as the source has it still",
+                self._outlets.describe(), self._batch, self._checkpoint.path, had,
+            )  # fmt: skip
         stored = snapshots.load(self._query, self._whole)
         self._kept = {place: stored.get(place, (-1, None))[0] for place in range(self._count)}
         self._buckets = Buckets(self._rules, self._count, snapshots, stored)
@@ -266,12 +252,12 @@ class LocalPipeline:
                 f"{self._outlets.describe()} was written with other rules, columns, delay or source: its state would mean "
                 "something else now. Undo the change, or start over with --fresh."
             )
-        missing = [number for number in range(max(at, 0), self._batch + 1) if number not in records]
-        if missing:
+        since = max(at, 0) if self._source.forgets else min(max(at, 0), begin_of(records))
+        if missing := [number for number in range(since, self._batch + 1) if number not in records]:
+            what = self._outlets.older() or ("the checkpoint" if self._source.forgets else "its rows of batches")
             raise StateMismatch(
                 f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
-                f"{self._checkpoint.path} has no state behind it: restore {self._outlets.older() or 'the checkpoint'}, or "
-                "start over with --fresh."
+                f"{self._checkpoint.path} does not have what it read: restore {what}, or start over with --fresh."
             )
         others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
         if others:
@@ -286,11 +272,13 @@ class LocalPipeline:
         given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
         began_s, ruled = self._clock.monotonic_s(), self._buckets.apply(number, given)
         self.replayed += 1
-        if (found := self._buckets.watermarks.dump()) != dict(record.clock):
-            raise StateMismatch(
-                f"batch {number} was read once more, and says other times than before ({found}, not {dict(record.clock)}): "
-                "its source was changed. Put it back as it was, or start over with --fresh."
-            )
+        clock, read = self._buckets.watermarks.dump(), given.read()
+        for what, found, known in (("times", clock, record.clock), ("counts", read, record.read)):
+            if known and found != dict(known):
+                raise StateMismatch(
+                    f"batch {number} was read once more, and says other {what} than before ({found}, not {dict(known)}): "
+                    "its source was changed, or cannot be read. Put it back as it was, or start over with --fresh."
+                )
         if number > self._whole:
             self._snapshots.forget_others(self._query, number - 1)
             seconds = self._clock.monotonic_s() - began_s
@@ -299,7 +287,7 @@ class LocalPipeline:
 
     # a run ---------------------------------------------------------------------------------------------------
 
-    def _all(self) -> Iterator[Input | None]:
+    def _all(self) -> Generator[Input | None]:
         """What there is, and behind it None, which closes."""
         while not self._ended.is_set():
             if (given := self._source.take()) is None:
@@ -308,7 +296,7 @@ class LocalPipeline:
                 return
             yield given
 
-    def _live(self) -> Iterator[Input | None]:
+    def _live(self) -> Generator[Input | None]:
         while not (self._ended.is_set() or self._is_closed()):
             given = self._source.take()
             if given is not None:
@@ -318,11 +306,12 @@ class LocalPipeline:
             if given is None or not given.is_full:  # who has more to read rests for nothing
                 self._ended.wait(self._source.idle_s if given is None else self._linger_s)
 
-    def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
+    def _ruled(self, inputs: Generator[Input | None]) -> Generator[Made]:
         number = self._batch
-        for given in inputs:  # 1
-            began_s, number = self._clock.monotonic_s(), number + 1
-            yield self._made(number, given, began_s)
+        with closing(inputs):
+            for given in inputs:  # 1
+                began_s, number = self._clock.monotonic_s(), number + 1
+                yield self._made(number, given, began_s)
 
     def _made(self, number: int, given: Input | None, began_s: float) -> Made:
         start, closes = self._place, given is None
@@ -332,7 +321,8 @@ class LocalPipeline:
         self._place = given.place
         ruled = self._buckets.apply(number, given)
         written = [*ruled.written, *self._due()]
-        record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
+        came = self._buckets.watermarks.dump(), closes, given.read()
+        record = Record(self._digest, self._version, start, given.place, *came)
         now_s = self._clock.monotonic_s()
         batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
         self._moment_s = now_s
@@ -360,7 +350,7 @@ class LocalPipeline:
         )
 
     def _watermark(self) -> int | None:
-        us = self._buckets.watermarks.lowest()
+        us = self._buckets.watermark_us()
         return min(us, self._last_us) if us != NO_WATERMARK and us >= EARLIEST_US else None
 
     def _is_closed(self) -> bool:

@@ -3,7 +3,8 @@
 Rule 1: the record is written in the transaction of the batch's results: a batch that has no record was never seen.
 Rule 2: it says what was read (`place`), not what to ask for: of topics the ends of all known partitions, for one of which
         nothing was read holds the watermark back; of files their names in their order, with their sizes.
-Rule 3: it says what came of it: the watermark of each partition. A replay that finds another one read other bytes.
+Rule 3: it says what came of it: how many rows, dead letters and the like, and the watermark of each partition. A replay
+        that finds others read other bytes, or could not read some.
 Rule 4: it names the version and the settings. State that is derived by other ones would mean something else.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from waterclock.errors import StateMismatch
@@ -31,6 +32,7 @@ class Record:
     place: Place
     clock: Clock
     closes: bool = False
+    read: Mapping[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
         return json.dumps(
@@ -50,3 +52,9 @@ def record_of(text: str | None, where: str) -> Record:
         f'{where} was written by another engine than "local": name another table in [sink] and another checkpoint in '
         "[pipeline], or go on with the engine that wrote it"
     )
+
+
+def begin_of(records: Mapping[int, Record]) -> int:
+    """The first batch that there must be a record of: 0, or the one by which another engine handed the sink over."""
+    first = min(records, default=0)
+    return first if records and records[first].start == records[first].place else 0

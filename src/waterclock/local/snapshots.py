@@ -86,6 +86,12 @@ class Snapshots:
             found = self._db.execute(ours, (query, last)).fetchall()
         return {bucket: (batch, StoredBucket(engine, rows)) for bucket, batch, engine, rows in found}
 
+    def last(self, query: str) -> int:
+        """The last batch that a bucket of the query has taken; -1 if there is none."""
+        with self._errors(), self._lock:
+            ((last,),) = self._db.execute("SELECT max(batch) FROM bucket WHERE query = ?", (query,))
+        return -1 if last is None else int(last)
+
     def forget_others(self, query: str, last: int) -> None:
         """Remove those that `load` does not give: they belong to no batch of the sink."""
         with self._transaction(lasts=True):

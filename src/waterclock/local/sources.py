@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Clock, Place
 from waterclock.rules.model import Rules
 from waterclock.sinks import RecordingSink
-from waterclock.streaming.files.folder import check_source, files_in
+from waterclock.streaming.files.folder import check_source, files_in, seen
 from waterclock.streaming.files.reading import read_file
-from waterclock.streaming.layout import Csv, Layout, dead_letters, end_of
+from waterclock.streaming.layout import Block, Csv, Layout, dead_file, end_of
 from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Files
 from waterclock.streaming.toml.readers import Reader
@@ -46,6 +47,10 @@ class Input:
     dead: list[pa.Table] = field(default_factory=list)
     counters: Mapping[str, int] = field(default_factory=dict)
     is_full: bool = False
+
+    def read(self) -> dict[str, int]:
+        """How much it brought."""
+        return {**self.counters, "rows": sum(table.num_rows for table in self.rows)}
 
 
 class Source(ABC):
@@ -130,26 +135,25 @@ class FileSource(Source):
 
     def take(self) -> Input | None:
         new, most = self._new(), self._files.files_per_batch
-        names = new[:most]
-        sizes = {name: _size(self._folder / name) for name in names}
-        if not sizes:
+        if not (names := new[:most]):
             return None
-        self._taken.update({name: -1 if size is None else size for name, size in sizes.items()})
-        made = self._input(sizes)
+        made = self._input({name: _size(self._folder / name) for name in names})
+        self._taken.update(dict(made.place["files"]))
         made.is_full = len(new) > most
         return made
 
     def again(self, start: Place, place: Place) -> Input:
-        sizes = {name: None if size < 0 else size for name, size in place["files"]}
-        for name, size in sizes.items():
-            found = _size(self._folder / name)
-            if found != size and size is not None:
+        known: dict[str, int] = dict(place["files"])
+        sizes = {name: None if size < 0 else _size(self._folder / name) for name, size in known.items()}
+        made = self._input(sizes)
+        for name, found in made.place["files"]:
+            if found != known[name]:
                 raise StateMismatch(
-                    f"the file {self._folder / name} is {'gone' if found is None else 'another one'} since it was read, "
-                    f"and its events are needed once more: put it back as it was ({size} bytes), or start over "
+                    f"the file {self._folder / name} is {'gone' if found < 0 else 'another one'} since it was read, "
+                    f"and its events are needed once more: put it back as it was ({known[name]} bytes), or start over "
                     "with --fresh"
                 )
-        return self._input(sizes)
+        return made
 
     def behind(self, place: Place) -> Mapping[str, int]:
         return {"": len(self._new())}
@@ -158,21 +162,19 @@ class FileSource(Source):
         found = []
         for name in {path.name for path in files_in(self._folder)} - self._taken.keys():
             with suppress(FileNotFoundError):  # moved away meanwhile
-                found.append(((self._folder / name).stat().st_mtime_ns // 1_000_000, name))
+                found.append((seen(self._folder / name).st_mtime_ns // 1_000_000, name))
         return [name for _, name in sorted(found)]
 
     def _input(self, sizes: Mapping[str, int | None]) -> Input:
         """The batch of these files; None is the size of one that was gone when its turn came."""
-        made = Input({"files": [[name, -1 if size is None else size] for name, size in sizes.items()]}, {})
+        taken: list[list[Any]] = []
+        made = Input({"files": taken}, {})
         dead = heartbeats = 0
         rules, latest = self._layout.rules, None
-        for name, size in sizes.items():
-            path = f"file:{self._folder / name}"
-            if size is None:
-                made.dead.append(dead_letters([(path, None, _GONE, None)]))
-                dead += 1
-                continue
-            for block in read_file(path, self._layout):
+        for name, known in sizes.items():
+            size, blocks = self._read(name, known)
+            taken.append([name, size])
+            for block in blocks:
                 keys = block.rows.column(rules.key)
                 keyed = block.rows.filter(pc.is_valid(keys)) if keys.null_count else block.rows
                 heartbeats += block.rows.num_rows - keyed.num_rows
@@ -185,6 +187,15 @@ class FileSource(Source):
         made.clock = {"files": watermark_of_files(latest, self._delay_us)}
         return made
 
+    def _read(self, name: str, size: int | None) -> tuple[int, Iterable[Block]]:
+        """How large a file is, and its blocks; -1 and a dead letter for one that is gone, be it since it was looked at."""
+        path = f"file:{self._folder / name}"
+        if size is not None:
+            blocks = read_file(path, self._layout)
+            with suppress(FileNotFoundError):
+                return size, chain(list(islice(blocks, 1)), blocks)
+        return -1, [dead_file(path, self._layout, _GONE)]
+
 
 def watermark_of_files(latest_us: int | None, delay_us: int) -> int | None:
     """The watermark that files allow whose largest time is `latest_us`; None if no time of them is known."""
@@ -193,7 +204,7 @@ def watermark_of_files(latest_us: int | None, delay_us: int) -> int | None:
 
 def _size(path: Path) -> int | None:
     try:
-        return path.stat().st_size
+        return seen(path).st_size
     except FileNotFoundError:
         return None
 

@@ -4,7 +4,8 @@ Rule 1: a bucket's state is what its rules make of the batches up to its snapsho
         the engine has no clock, no chance, no order of hashes. When it was stored and loaded again does not matter.
 Rule 2: buckets are written one by one, each with the number of the batch that it has taken, after that batch is in the
         sink: no snapshot is ever ahead of the sink, and no pause is as long as the whole state.
-Rule 3: a bucket that has nothing to do is not touched: its watermark is told to it with its next event or deadline.
+Rule 3: a bucket that has nothing to do is not touched: its watermark is told to it with its next event or deadline. Where a
+        new partition takes that of all back, each is told before what it was: for each it never goes back.
 Rule 4: what rests of a bucket lies in the file of the snapshots, and is read when it is needed.
 """
 
@@ -104,6 +105,10 @@ class Buckets:
         """The last batch that all buckets have taken."""
         return min(held.at for held in self._all)
 
+    def watermark_us(self) -> int:
+        """That of all partitions, or a later one that buckets were told."""
+        return max(self.watermarks.lowest(), *(held.bucket.watermark_us for held in self._all))
+
     def apply(self, batch_id: int, given: Input) -> Outcome:
         """The results of a batch. A bucket whose snapshot has it passes it over; one that holds too much is written."""
         before = self.watermarks.lowest()
@@ -153,7 +158,7 @@ class Buckets:
 
 def _step(held: Held, tables: list[pa.Table], before: int, after: int) -> list[pa.Table]:
     found = []
-    if tables:
+    if tables or after < before:
         found.append(held.bucket.step(tables, before))
         held.took(tables)
     due = held.bucket.next_due_us()

@@ -25,7 +25,15 @@ from waterclock.local.records import batch_of
 from waterclock.local.sources import Input, Source
 from waterclock.rules.model import Rules
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.fetcher import CHUNK, PATIENCE_S, Fetcher, client_for, resolved, settings_of
+from waterclock.streaming.topics.fetcher import (
+    BEHIND_A_LOSS,
+    CHUNK,
+    PATIENCE_S,
+    Fetcher,
+    client_for,
+    resolved,
+    settings_of,
+)
 from waterclock.streaming.topics.offsets import from_json, ranges, to_json
 from waterclock.streaming.topics.planner import Planner
 from waterclock.streaming.topics.records import Records, TopicLayout, own_watermark
@@ -157,7 +165,16 @@ class TopicSource(Source):
     def again(self, start: Place, place: Place) -> Input:
         # without what is gone the state would be another one
         parts = self._fetched(from_json(start), from_json(place), "fail")
-        return batch_of(parts, start, place, self._layout, self._own)
+        try:
+            return batch_of(parts, start, place, self._layout, self._own)
+        except WaterclockError as error:
+            told, is_a_loss, _ = str(error).partition(BEHIND_A_LOSS)
+            if not is_a_loss:
+                raise
+            raise StateMismatch(
+                f"{told.replace('were read:', 'were read once more:')}The state is to be made of them, and that goes over "
+                "no loss, whatever on_loss says: start over with --fresh"
+            ) from error
 
     def behind(self, place: Place) -> Mapping[str, int]:
         done = from_json(place)

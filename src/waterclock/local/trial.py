@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock.clock import ManualClock
+from waterclock.errors import UsageError
 from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
@@ -45,6 +46,8 @@ class PipelineRun:
 
 def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], per_batch: int = 1) -> PipelineRun:
     """See `waterclock.testing`."""
+    if per_batch < 1:
+        raise ValueError(f"per_batch must be 1 or more, got {per_batch}")
     config = load(file)
     given, sink = config.source, MemorySink()
     rules = refuse_spark(given, config.rules, config.outlets, config.checkpoint)
@@ -59,7 +62,12 @@ def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], pe
     )  # fmt: skip
     with closing(pipeline):
         pipeline.run()
-    results, dead = ([row for table in tables for row in table.to_pylist()] for tables in (sink.results, sink.dead))
+    try:
+        results, dead = ([row for table in tables for row in table.to_pylist()] for tables in (sink.results, sink.dead))
+    except OverflowError:
+        raise UsageError(
+            "a result is due behind the year 9999, which no datetime can be: shorten the rules' durations"
+        ) from None
     return PipelineRun(results, dead, sink.totals())
 
 

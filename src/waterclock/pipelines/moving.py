@@ -21,7 +21,7 @@ from waterclock.streaming.places.place import Place
 from waterclock.streaming.toml.config import Config, Files
 
 if TYPE_CHECKING:
-    from waterclock.local.pipeline import Kept
+    from waterclock.local.checkpoint import Kept
     from waterclock.spark.rescaling.carry import NewState
 
 

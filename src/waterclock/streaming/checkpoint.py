@@ -52,8 +52,10 @@ def settings_of(source: Mapping[str, Any], rules: Rules | None, delay_us: int, b
 
 
 def changed(before: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that are others now."""
-    return sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
+    """The names of the settings that are others now. Columns that stand in another order are others: CSV is read by their
+    order, and by it rows without an id are known."""
+    both = before.keys() | settings.keys()
+    return sorted(name for name in both if json.dumps(before.get(name)) != json.dumps(settings.get(name)))
 
 
 def has_changed(path: Place, names: list[str]) -> StateMismatch:

@@ -8,11 +8,11 @@ process may die, stand still, or let the others go on.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from waterclock.errors import EnvironmentMissing
 from waterclock.simulation.world import MS, NS, US, world
 from waterclock.sinks import SQLiteSink, TopicSink
 
@@ -35,7 +35,7 @@ def _until_free(sink: Any) -> None:
     while True:
         try:
             sink.db.begin("", may_be_taken_over=True)
-        except sqlite3.OperationalError:
+        except EnvironmentMissing:
             if here.now >= until:
                 raise
             here.sleep(20 * MS)

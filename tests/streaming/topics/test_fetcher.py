@@ -203,6 +203,21 @@ def test_an_end_that_is_not_told_again_yet_is_waited_for(client: Client, kafka_b
     assert len(asked) >= 2
 
 
+def test_what_the_client_polls_while_it_asks_where_a_loss_ends_is_read_again(
+    client: Client, kafka_broker: Broker, topic: str
+) -> None:
+    sender = Sender(kafka_broker.bootstrap, topic)
+    sender.put(*"012", partition=1)
+
+    def starts(places: Iterable[Partition]) -> Offsets:
+        sender.put(*"345", partition=1)
+        client.consumer.poll(5)  # as it does where no answer comes at once
+        return Client.starts(client, places)
+
+    with patch.object(client, "starts", starts), patch.object(fetching, "_GONE_AFTER_S", 0.2):
+        assert read(client, Range(topic, 0, 7, 9), Range(topic, 1, 0, 6), on_loss="go on") == {1: list(range(6))}
+
+
 def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_factory: Callable[..., Broker]) -> None:
     broker = kafka_broker_factory()
     broker.create_topic("t")

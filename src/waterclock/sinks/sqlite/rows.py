@@ -56,7 +56,9 @@ class ArrowConnection(sqlite3.Connection):
         refused = _rows.insert(_addresses(), self.address, statement.encode(), batches)
         if refused is not None:
             code, words = refused
-            raise _CODES.get(code & 0xFF, sqlite3.OperationalError)(words)
+            error = _CODES.get(code & 0xFF, sqlite3.OperationalError)(words)
+            error.sqlite_errorcode = code
+            raise error
 
     def close(self) -> None:
         """See `sqlite3.Connection`."""

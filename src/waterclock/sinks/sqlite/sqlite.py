@@ -11,6 +11,7 @@ Times are UTC texts. What the sink does stands in sql_sink.py.
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.
 Rule 3: what is wrong with the place is reported before anything is written, by its path; SQLite's own words stand behind.
+        What goes wrong later, too.
 Rule 4: a mirrored table shop.item of the source is the table "shop.item" of the file. Its columns have no type, so that
         every value stays as it is: whole numbers of 64 bits as integers, texts, JSON and numbers with a point as texts with
         all their digits, bytes as blobs.
@@ -29,7 +30,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from waterclock.errors import UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
 from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica, literal
@@ -138,11 +139,13 @@ class SQLiteDialect(SqlDialect):
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
         """See `SqlDialect`: the file is locked, whole."""
-        self.db.execute("BEGIN IMMEDIATE")
+        with _at_work(self._path):
+            self.db.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         """See `SqlDialect`."""
-        self.db.execute("COMMIT")
+        with _at_work(self._path):
+            self.db.execute("COMMIT")
 
     def rollback(self) -> None:
         """See `SqlDialect`."""
@@ -151,13 +154,15 @@ class SQLiteDialect(SqlDialect):
 
     def run(self, statement: str, *parameters: object) -> list[Any]:
         """See `SqlDialect`."""
-        rows: list[Any] = self.db.execute(statement, parameters).fetchall()
+        with _at_work(self._path):
+            rows: list[Any] = self.db.execute(statement, parameters).fetchall()
         return rows
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """See `SqlDialect`."""
         plain = [text_times(each) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
-        self.db.insert(table, pa.Table.from_arrays(plain, names=rows.column_names))
+        with _at_work(self._path):
+            self.db.insert(table, pa.Table.from_arrays(plain, names=rows.column_names))
 
     def time(self, us: int) -> object:
         """See `SqlDialect`."""
@@ -210,9 +215,30 @@ def _errors_of(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(
-            f"the sink's file {str(path)!r} cannot be used: {why}. As path in [sink], name a SQLite database or a file "
-            "that is not there yet; a damaged one must be restored, or removed together with the checkpoint."
+        raise _unusable(path, why) from error
+
+
+def _unusable(path: Path, why: object) -> UsageError:
+    return UsageError(
+        f"the sink's file {str(path)!r} cannot be used: {why}. As path in [sink], name a SQLite database or a file "
+        "that is not there yet; a damaged one must be restored, or removed together with the checkpoint."
+    )
+
+
+@contextmanager
+def _at_work(path: Path) -> Iterator[None]:
+    """No room, another one's lock, a damage, in a file that was opened: an error of ours. A wrong statement is none."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code == sqlite3.SQLITE_ERROR:
+            raise
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise _unusable(path, error) from error
+        raise EnvironmentMissing(
+            f"the sink's file {str(path)!r} cannot be written or read: {unstopped(error)}. See to its disk and rights, and "
+            "to who else has it open, and start again: what was committed stays"
         ) from error
 
 

@@ -1,6 +1,7 @@
 """A source's folder: which of its files are read, and what makes it unfit.
 
-Rule 1: names that begin with _ or a dot are passed over, as Spark does it.
+Rule 1: names that begin with _ or a dot, or end in ._COPYING_ (Hadoop's, of a file that it still writes), are passed over,
+        as Spark does it.
 """
 
 from __future__ import annotations
@@ -51,10 +52,25 @@ def check_readable(folder: Place) -> None:
 
 
 def files_in(folder: Place) -> list[Place]:
-    """The files of a folder that Spark reads: it passes over names that begin with _ or a dot."""
+    """The files of a folder that Spark reads (rule 1)."""
     if isinstance(folder, HadoopPath):
         return [folder / entry.name for entry in _entries(folder)]
-    return [path for path in folder.iterdir() if _counts(path.name) and path.is_file()]
+    return [path for path in folder.iterdir() if _counts(path.name) and _is_file(path)]
+
+
+def _is_file(entry: Place | os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except PermissionError:  # a link that this user may not follow: who reads it tells of it
+        return True
+
+
+def seen(path: Place) -> os.stat_result:
+    """What the system says of a file; of a link that this user may not follow, of that. FileNotFoundError if it is gone."""
+    try:
+        return os.stat(str(path))
+    except PermissionError:
+        return os.lstat(str(path))
 
 
 def written_in(folder: Place) -> list[tuple[str, int, int]]:
@@ -62,8 +78,8 @@ def written_in(folder: Place) -> list[tuple[str, int, int]]:
     in nanoseconds; 0 if that is not known: it is on this machine alone."""
     if isinstance(folder, HadoopPath):
         return [(entry.name, entry.written_ms, 0) for entry in _entries(folder)]
-    seen = [(path.name, os.stat(str(path))) for path in files_in(folder)]
-    return [(name, at.st_mtime_ns // 1_000_000, max(at.st_mtime_ns, at.st_ctime_ns)) for name, at in seen]
+    found = [(path.name, seen(path)) for path in files_in(folder)]
+    return [(name, at.st_mtime_ns // 1_000_000, max(at.st_mtime_ns, at.st_ctime_ns)) for name, at in found]
 
 
 def _entries(folder: HadoopPath) -> list[ListedFile]:
@@ -71,7 +87,7 @@ def _entries(folder: HadoopPath) -> list[ListedFile]:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith(("_", "."))
+    return not (name.startswith(("_", ".")) or name.endswith("._COPYING_"))
 
 
 def count_files(folder: Place) -> int:
@@ -79,4 +95,4 @@ def count_files(folder: Place) -> int:
     if isinstance(folder, HadoopPath):
         return len(_entries(folder))
     with os.scandir(str(folder)) as entries:
-        return sum(1 for entry in entries if _counts(entry.name) and entry.is_file())
+        return sum(1 for entry in entries if _counts(entry.name) and _is_file(entry))

@@ -167,6 +167,11 @@ class Bucket:
         """True if clock frames move the watermark, not Spark."""
         return bool(self._watermarks)
 
+    @property
+    def watermark_us(self) -> int:
+        """The latest one that it was told."""
+        return self._engine.watermark
+
     def next_due_us(self) -> int | None:
         return self._engine.next_due()
 

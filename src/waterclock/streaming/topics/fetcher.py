@@ -190,9 +190,9 @@ class Fetcher:
         first = self._client.starts([each.place]).get(each.place, each.end)
         if at < first < each.end:
             self._at[each.place] = first
-            self._assign()
         else:
             self._finish(each.place)
+        self._assign()  # who asks a broker that is slow to answer polls, and may have taken a record
 
 
 def chunks(place: Partition, messages: list[Any]) -> Iterator[Records]:
