@@ -117,11 +117,13 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
 
 
 def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _Stop:
+    from waterclock.spark.checkpoint.source_files import taken_files
+
     if not isinstance(config.source, Files):
         place = old.source_offsets()
         return _Stop(number, old.starting() or place, place, before.clock.partitions)
-    folder = Path(str(config.source.path))
-    names = dict.fromkeys(name for batch in range(before.batch_id + 1) for name in old.files_of(batch))
+    folder, end = Path(str(config.source.path)), old.source_offsets().get("logOffset", -1)
+    names = dict.fromkeys(file.name for file in taken_files(old.path / "sources" / "0") if file.entry <= end)
     noted = (old.path / "commits" / str(before.batch_id)).read_text().splitlines()
     ms = int(json.loads(noted[1]).get("nextBatchWatermarkMs") or 0)  # 0: none yet
     files = [[name, (folder / name).stat().st_size if (folder / name).exists() else -1] for name in names]
