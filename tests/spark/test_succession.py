@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,8 +75,9 @@ class Pair:
         if self.refusal is not None:
             raise self.refusal
 
-    def ask(self, step: str, name: str = "1") -> None:
-        asked = {"id": name, "step": step, "to": str(self.new), "records": str(self.records)}
+    def ask(self, step: str, name: str = "1", **other: str) -> None:
+        asked = {"id": name, "version": version("waterclock"), "step": step, "to": str(self.new)}
+        asked |= {"records": str(self.records), **other}
         (self.old / ASKED).write_text(json.dumps(asked))
         self.run.look(self.query)
         self.run.look(self.query)
@@ -193,9 +195,33 @@ def test_what_the_run_cannot_do_is_refused_in_words(pair: Pair) -> None:
     pair.refusal = None
     pair.ask(HALT, "2")
     assert pair.is_alone("given up already")
+    pair.ask(RECORD, "3", version="0.0.1")
+    assert pair.is_alone("the command of 0.0.1: give it with that of the run")
+    pair.ask(RECORD, "4", to=str(pair.new / "of another machine"))
+    assert pair.is_alone("of another machine, or may not write there")
     pair.run.begin("spark://far:7077")
-    pair.ask(RECORD, "3")
+    pair.ask(RECORD, "5")
     assert pair.is_alone("the run is on spark://far:7077")
+
+
+def test_what_is_asked_may_be_taken_back_while_it_is_read_or_be_damaged_and_the_run_goes_on(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.ask(RECORD)
+    real = Path.read_bytes
+
+    def gone(file: Path) -> bytes:
+        file.unlink()
+        return real(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", gone)
+        pair.run.look(pair.query)
+    assert pair.is_alone("the command is gone")
+    (pair.old / ASKED).write_text("{")
+    pair.run.look(pair.query)
+    pair.run.begin("local[2]")
+    assert not (pair.old / ASKED).exists()
 
 
 def test_a_command_that_is_gone_is_noticed(pair: Pair) -> None:

@@ -20,9 +20,10 @@ from waterclock.spark.packing import recording
 from waterclock.spark.packing.recording import BatchNote
 from waterclock.spark.rescaling import live
 from waterclock.spark.rescaling.live import LiveRescale
-from waterclock.spark.succession import ANSWERED, ASKED, HALT, SWITCHED, said
+from waterclock.spark.succession import ANSWERED, ASKED, HALT, RECORD, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
+from waterclock.streaming.owner import Owner
 
 RULES = Rules("key", "time")
 KEYS = [f"k{n}" for n in range(40)]
@@ -140,6 +141,23 @@ def test_without_a_run_or_with_other_rules_there_is_nothing_to_ask(moving: LiveR
     (moving._old.local / "source-closed").touch()
     with pytest.raises(UsageError, match="was closed"):
         moving.move()
+
+
+def test_a_second_command_is_refused_and_leaves_what_the_first_one_asks(
+    moving: LiveRescale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (moving._old.local / "waterclock.json").write_text(json.dumps({"buckets": 4, "rules": repr(RULES)}))
+    first, run = Owner(moving._new.local), Owner(moving._old.local)
+    first.take(), run.take()
+    asked = {"id": "the first one's", "step": RECORD, "to": str(moving._new.path)}
+    (moving._old.local / ASKED).write_text(json.dumps(asked))
+    with pytest.raises(UsageError, match=r"another command carries its state over, to .*/new: wait for its end"):
+        moving.move()
+    monkeypatch.setattr(moving, "_refuse_what_cannot_move", lambda: None)  # it asked a moment later
+    with pytest.raises(UsageError):
+        moving.move()
+    assert said(moving._old.local / ASKED) == asked
+    first.let_go(), run.let_go()
 
 
 def test_a_run_that_does_not_answer_is_left_as_it_was(moving: LiveRescale, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,8 @@ class LiveRescale(Rescale):
             self._answer(SWITCHED)
         finally:
             self.end()
-            (self._old.local / ASKED).unlink(missing_ok=True)
+            if said(self._old.local / ASKED).get("id") == self._query_id:  # and not what another command asks
+                (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
         return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
@@ -240,9 +242,13 @@ class LiveRescale(Rescale):
             )
         if is_free(old.path):
             raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
+        asked = said(old.local / ASKED)
+        if asked and not is_free(Path(asked["to"])):
+            raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
 
     def _ask(self, step: str) -> None:
-        asked = {"id": self._query_id, "step": step, "to": str(self._new.path), "records": str(self._records)}
+        whose = {"id": self._query_id, "version": version("waterclock"), "step": step}
+        asked = {**whose, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
