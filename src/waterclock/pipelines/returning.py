@@ -71,7 +71,6 @@ def to_local(
     refuse_csv(config)
     session = begin(config.buckets) if config.is_remote() else None
     with closing(configured(config)) as pipeline, closing(LocalCheckpoint(new)) as checkpoint:
-        pipeline.check()
         old, _, sink, schema = pipeline.kept()
         number = _refuse(old, sink, new)  # 1
         session = session or begin(pipeline.buckets)
@@ -97,7 +96,6 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
     """The sink's number of the last batch; UsageError or StateMismatch if its state cannot be carried over."""
     from waterclock.spark.checkpoint.state_files import number_in_sink
 
-    old.refuse_without_state()
     if old.is_closed() or old.is_source_closed():
         raise was_closed(old.path)
     done, applied = old.last_done(), sink.last_applied()

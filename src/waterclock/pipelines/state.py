@@ -127,7 +127,7 @@ def rescale(arguments: argparse.Namespace) -> int:
     session = begin() if config.is_remote() else None  # its places are reached through Spark
     pipeline = configured(config)
     try:
-        pipeline.check()
+        pipeline.kept()
         session = session or begin()
         made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
     finally:

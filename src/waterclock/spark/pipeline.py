@@ -212,8 +212,11 @@ class Pipeline:
         """What its state depends on."""
         return settings_of(self._stream.settings(), self._rules, self._delay_us, self.buckets)
 
-    def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
-        """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
+    def kept(self, session: SparkSession | None = None) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
+        """What belongs together, once that was checked: the checkpoint, the rules, the sink, and what it is written.
+        UsageError, and nothing is made, if there is no state yet."""
+        self._checkpoint.refuse_without_state()
+        self.check(session)
         only = self._outlets.only()
         return self._checkpoint, self._rules, only.sink, only.schema
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -215,3 +216,17 @@ def test_what_is_no_checkpoint_with_state_is_told_before_spark_starts(
 ) -> None:
     assert cli.main(["state", "show", str(tmp_path)]) == 2
     assert "holds no state of rules yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [("rescale", "--buckets", "64"), ("move", "--engine", "local")], ids=lambda each: each[0]
+)
+def test_where_nothing_ran_yet_the_command_makes_nothing_and_the_pipeline_begins_as_it_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    file = staged_pipeline(tmp_path, rows=5)
+    assert cli.main(["state", command[0], str(file), *command[1:]]) == 2
+    assert "holds no state of rules yet" in capsys.readouterr().err
+    assert not (tmp_path / "checkpoint").exists()
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == []

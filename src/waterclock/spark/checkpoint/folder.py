@@ -218,7 +218,9 @@ class Checkpoint:
         return kept if isinstance(kept, int) else None
 
     def refuse_without_state(self) -> None:
-        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over."""
+        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over;
+        StateMismatch if it is another engine's."""
+        self.refuse_another_engine()
         if self.buckets() is None or self.last_done() is None:
             raise UsageError(
                 f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "

@@ -154,8 +154,7 @@ def rescale(
 
     checked("rescale(buckets=)", buckets)
     spark = session or session_for("rescale")
-    pipeline.check(spark)
-    old, rules, sink, schema = pipeline.kept()
+    old, rules, sink, schema = pipeline.kept(spark)
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     beside = old.path.parent / f"{old.path.name}-{buckets}"
