@@ -70,7 +70,7 @@ def to_local(
     rules = refuse_spark(config.source, config.rules, config.outlets, new)
     refuse_csv(config)
     session = begin(config.buckets) if config.is_remote() else None
-    with closing(configured(config)) as pipeline, closing(LocalCheckpoint(new)) as checkpoint:
+    with closing(configured(config)) as pipeline, closing(LocalCheckpoint(new, str(config.checkpoint))) as checkpoint:
         old, _, sink, schema = pipeline.kept()
         number = _refuse(old, sink, new)  # 1
         session = session or begin(pipeline.buckets)
@@ -80,7 +80,7 @@ def to_local(
             source.check()
             stop = _stop(config, old, before, number)
             query, place = str(uuid4()), " and ".join(outlet.sink.place for outlet in config.outlets)
-            digest = _noted(checkpoint, source, config, place, query, stop, str(old.path))  # 2
+            digest = _noted(checkpoint, source, config, place, query, stop)  # 2
         with closing(checkpoint.snapshots()) as snapshots:
             write = partial(snapshots.write, query)
             snapshots.forget_others(query, stop.number)  # of a try that was killed
@@ -107,7 +107,7 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
         )
     refuse_in_each_other(Path(str(old.path)), new)
     is_ours = (new / NOTES).exists() and stored(new / NOTES).get("carried_from") == str(old.path)
-    if (others := sorted({*names_in(new)} - {LOCK})) and not is_ours:
+    if (others := sorted({*names_in(new)} - {LOCK, f".{NOTES}.new"})) and not is_ours:
         raise UsageError(
             f"the folder {new} holds other things ({others[0]}, ...): name one that is empty, or is not there yet (--to)"
         )
@@ -128,16 +128,14 @@ def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _S
     return _Stop(number, {"files": []}, {"files": files}, {"files": ms * 1000 if ms else None})
 
 
-def _noted(
-    checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, query: str, stop: _Stop, old: str
-) -> str:
+def _noted(checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, query: str, stop: _Stop) -> str:
     """Have the new checkpoint, and write its notes; the digest of the settings."""
     from waterclock.local.checkpoint import settings_with
 
     assert config.rules is not None, "refused"
     settings, digest = settings_with(source, config.rules, config.watermark_delay_us, config.local.buckets)
     checkpoint.take(settings, sink, source)
-    checkpoint.carry(query, stop.first, old)
+    checkpoint.carry(query, stop.first)
     return digest
 
 
