@@ -12,7 +12,6 @@ Numbered; killed between any two of them, one of the two checkpoints is to be us
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import astuple, dataclass
@@ -116,14 +115,15 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
 
 def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _Stop:
     from waterclock.spark.checkpoint.source_files import taken_files
+    from waterclock.spark.rescaling.carry import logged
 
     if not isinstance(config.source, Files):
         place = old.source_offsets()
         return _Stop(number, old.starting() or place, place, before.clock.partitions)
     folder, end = Path(str(config.source.path)), old.source_offsets().get("logOffset", -1)
     names = dict.fromkeys(file.name for file in taken_files(old.path / "sources" / "0") if file.entry <= end)
-    noted = (old.path / "commits" / str(before.batch_id)).read_text().splitlines()
-    ms = int(json.loads(noted[1]).get("nextBatchWatermarkMs") or 0)  # 0: none yet
+    noted, _ = logged(old.path / "commits" / str(before.batch_id))
+    ms = int(noted.get("nextBatchWatermarkMs") or 0)  # 0: none yet
     files = [[name, (folder / name).stat().st_size if (folder / name).exists() else -1] for name in names]
     return _Stop(number, {"files": []}, {"files": files}, {"files": ms * 1000 if ms else None})
 

@@ -80,6 +80,14 @@ def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Ch
         carry_offsets(old, new, 7, 8)
 
 
+@pytest.mark.parametrize("cut", ["", "v1", 'v1\n{"batchWater'])
+def test_a_log_that_was_cut_short_is_told_by_its_name(pair: tuple[Checkpoint, Checkpoint], cut: str) -> None:
+    old, new = pair
+    (old.local / "offsets" / "7").write_text(cut)
+    with pytest.raises(StateMismatch, match=r"old/offsets/7 is damaged: .*Restore the checkpoint and the sink"):
+        carry_offsets(old, new, 7, 8)
+
+
 @pytest.mark.parametrize(("in_sink", "first"), [(7, 9), (8, 10)])
 def test_a_batch_that_was_begun_is_done_where_the_sink_has_it(
     pair: tuple[Checkpoint, Checkpoint], in_sink: int, first: int
