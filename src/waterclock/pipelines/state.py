@@ -7,9 +7,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from waterclock.arguments import count, describe, master
+from waterclock.arguments import Command, count, describe, master
 from waterclock.errors import UsageError
 from waterclock.wording import counted
 
@@ -60,6 +61,24 @@ def _carries(parser: argparse.ArgumentParser, behind: str) -> None:
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
+def _explaining(command: Command) -> Command:
+    """The same, with a sentence for what Spark throws."""
+
+    @wraps(command)
+    def explaining(arguments: argparse.Namespace) -> int:
+        try:
+            return command(arguments)
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+                raise
+            from waterclock.spark.session.starts import explained
+
+            raise explained(error, lambda story: None, "Spark's log") from error
+
+    return explaining
+
+
+@_explaining
 def show(arguments: argparse.Namespace) -> int:
     """`waterclock state show`: in how many buckets a checkpoint keeps its state, and how many keys each holds, in how many
     bytes. Nothing is changed, and the pipeline may run meanwhile."""
@@ -103,6 +122,7 @@ def _seen_by_spark(place: Place, config: Config | None) -> tuple[StateSeen, int]
     return seen, seen.batch_id
 
 
+@_explaining
 def rescale(arguments: argparse.Namespace) -> int:
     """`waterclock state rescale`: carry a pipeline's state over into a new checkpoint with M buckets, in as many partitions
     as the pipeline has cores. The sink is handed over in one of its transactions. Killed before it, the old checkpoint
@@ -153,6 +173,7 @@ def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str,
     return _say(arguments, LiveRescale(spark, old, new, config.rules, arguments.buckets, _report).move())
 
 
+@_explaining
 def move(arguments: argparse.Namespace) -> int:
     """`waterclock state move`: carry the state of a pipeline into a new checkpoint of the other engine, "spark" or "local".
     The sink is handed over in one of its transactions. Killed before it, the old checkpoint goes on, and the same

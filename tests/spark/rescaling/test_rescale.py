@@ -6,8 +6,10 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tests.spark.rescaling.kill_driver import STEPS, death_behind
@@ -216,6 +218,25 @@ def test_what_is_no_checkpoint_with_state_is_told_before_spark_starts(
 ) -> None:
     assert cli.main(["state", "show", str(tmp_path)]) == 2
     assert "holds no state of rules yet" in capsys.readouterr().err
+
+
+def test_what_spark_throws_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damaged(*_: object) -> None:
+        raise Py4JError(
+            "An error occurred while calling o7.load.\norg.apache.spark.SparkException: 5.changelog is cut\n\tat f"
+        )
+
+    monkeypatch.setattr("waterclock.spark.session.session.start", lambda *_: SimpleNamespace(spark=None))
+    monkeypatch.setattr("waterclock.spark.rescaling.stored.look", damaged)
+    (tmp_path / "waterclock.json").write_text('{"buckets": 4}')
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    assert cli.main(["state", "show", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "SparkException: 5.changelog is cut. What was committed stays" in told
+    assert len(told.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
