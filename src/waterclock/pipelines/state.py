@@ -161,10 +161,8 @@ def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str,
     from waterclock.spark.checkpoint.folder import Checkpoint
     from waterclock.spark.rescaling.live import LiveRescale
     from waterclock.spark.session.session import start
-    from waterclock.streaming.places.place import place_of
 
-    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.buckets}"
-    new = Checkpoint(place_of(arguments.to, Path.cwd()) if arguments.to else beside)
+    new = Checkpoint(_new(arguments, config, arguments.buckets))
     old, log = Checkpoint(config.checkpoint), Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
     if config.rules is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
@@ -184,12 +182,10 @@ def move(arguments: argparse.Namespace) -> int:
     from waterclock.pipelines.moving import to_spark
     from waterclock.pipelines.returning import to_local
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.streaming.places.place import place_of
     from waterclock.streaming.toml.config import load
 
     config, to_here = load(arguments.pipeline), arguments.engine == "local"
-    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.engine}"
-    new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
+    new = _new(arguments, config, arguments.engine)
     conf = conf_for(
         config.checkpoint if to_here else new,
         {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})},
@@ -203,6 +199,20 @@ def move(arguments: argparse.Namespace) -> int:
         return _say(arguments, to_spark(config, new, begin, arguments.buckets, _report))
     local = replace(config.local, buckets=arguments.buckets or config.local.buckets)
     return _say(arguments, to_local(replace(config, local=local), Path(str(new)), begin, _report), "local")
+
+
+def _new(arguments: argparse.Namespace, config: Config, behind: object) -> Place:
+    """Where the new checkpoint is to lie; UsageError if source or sink lie there."""
+    from pathlib import Path
+
+    from waterclock.streaming.places.place import place_of
+    from waterclock.streaming.toml.table import check_places
+
+    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{behind}"
+    new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
+    for outlet in config.outlets:
+        check_places(None, getattr(config.source, "path", None), new, getattr(outlet.sink, "path", None))
+    return new
 
 
 def _say(arguments: argparse.Namespace, made: Any, engine: str = "spark") -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -173,6 +174,8 @@ def test_what_cannot_be_carried_over_is_refused_in_a_sentence(spark: SparkSessio
     run(spark, file)
     with pytest.raises(UsageError, match="lie in each other"):
         carry(spark, file, 64, tmp_path / "checkpoint" / "inside")
+    with pytest.raises(UsageError, match=r"source folder .* lie in each other"):
+        carry(spark, file, 64, tmp_path / "in" / "new")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("kept")
     with pytest.raises(UsageError, match=r"holds other things \(mine.txt"):
@@ -237,6 +240,16 @@ def test_what_spark_throws_is_told_in_a_sentence(
     told = capsys.readouterr().err
     assert "SparkException: 5.changelog is cut. What was committed stays" in told
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("rescale", "--buckets", "64", "--live"), ("move", "--engine", "local")])
+def test_a_new_checkpoint_among_what_the_source_reads_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """The next start would refuse it, when the sink is handed over."""
+    file = staged_pipeline(tmp_path, rows=5)
+    assert cli.main(["state", command[0], str(file), *command[1:], "--to", str(tmp_path / "in" / "new")]) == 2
+    assert re.search("source folder .* lie in each other", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

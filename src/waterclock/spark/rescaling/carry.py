@@ -158,6 +158,7 @@ def rescale(
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     beside = old.path.parent / f"{old.path.name}-{buckets}"
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
+    pipeline.check_place(new.path)
     return Rescale(spark, old, new, rules, buckets, report).run(sink, schema)
 
 
