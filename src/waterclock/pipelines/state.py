@@ -54,7 +54,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _carries(parser: argparse.ArgumentParser, behind: str) -> None:
-    parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file; the pipeline must not run")
+    parser.add_argument(
+        "pipeline", metavar="PIPELINE.toml", help="the pipeline's file; it must not run, but for --live"
+    )
     where = f"the new checkpoint's folder or URI (default: the old one's name with {behind} behind)"
     parser.add_argument("--to", metavar="NEW", help=where)
     parser.add_argument("--master", type=master, metavar="URL", help="do it on a cluster: spark://HOST:7077 or yarn")

@@ -241,7 +241,9 @@ class LiveRescale(Rescale):
                 "command again"
             )
         if is_free(old.path):
-            raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
+            raise UsageError(
+                f"no run has the checkpoint {old.path}: leave out --live, or name the one that the run has"
+            )
         asked = said(old.local / ASKED)
         if asked and not is_free(Path(asked["to"])):
             raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
