@@ -29,11 +29,12 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.owner import LOCK, OWNERS
-from waterclock.streaming.places.place import Place, names_in, remove, write_whole
+from waterclock.streaming.places.place import Place, is_remote, names_in, place_of, remove, write_whole
 from waterclock.streaming.state import bucket
 from waterclock.streaming.toml.config import SERVED
 
 NOTES, MARK, OVER = "waterclock.json", "waterclock.removing", "carried-over.json"
+_HEIRS = 20  # one that was put back from a copy may be its own
 _BESIDE_IT = {"spark.log", LOCK, OWNERS}
 
 
@@ -102,14 +103,22 @@ def lies_where_it_was_made(path: Place) -> bool:
 
 
 def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
-    """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this."""
-    heir = heir_of(checkpoint)
-    if query_id is not None and heir.get("query_id") == query_id:
-        raise StateMismatch(
-            f"the state of the checkpoint {checkpoint} was carried over to {heir.get('to')}, to which the sink "
-            "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no more "
-            "use, and may be removed"
-        )
+    """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this, or
+    of that one, as far as they are on this machine."""
+    place = checkpoint
+    for _ in range(_HEIRS):
+        heir = heir_of(place)
+        place = place_of(heir.get("to", checkpoint), Path("/"))
+        if place == checkpoint:  # there is none
+            return
+        if query_id is not None and heir.get("query_id") == query_id:
+            raise StateMismatch(
+                f"the state of the checkpoint {checkpoint} was carried over to {place}, to which the sink "
+                "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no "
+                "more use, and may be removed"
+            )
+        if is_remote(place):
+            return
 
 
 def heir_of(checkpoint: Place) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescaling.carry import Rescale, carry_offsets
+from waterclock.spark.rescaling.parts import StateClock, StateSeen
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -80,6 +81,18 @@ def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Ch
         carry_offsets(old, new, 7, 8)
 
 
+def test_nothing_is_laid_into_a_folder_that_was_taken_over_meanwhile(
+    pair: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = pair
+    session, before, laid = SimpleNamespace(conf={}), StateSeen(7, 2, 2, StateClock(), ()), list[str]()
+    made = Rescale(cast(Any, session), old, new, Rules("key", "time"), 64, lambda told: None)
+    monkeypatch.setattr(made._owner, "check", lambda: laid.append("checked"))
+    monkeypatch.setattr(made, "lay_beside", lambda seen: laid.append("laid") or ({}, 9))
+    made.complete(before, 7, 0)
+    assert laid == ["checked", "laid"]
+
+
 @pytest.mark.parametrize("cut", ["", "v1", 'v1\n{"batchWater'])
 def test_a_log_that_was_cut_short_is_told_by_its_name(pair: tuple[Checkpoint, Checkpoint], cut: str) -> None:
     old, new = pair
@@ -132,6 +145,14 @@ def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, C
         state_files.refuse_handed_over(new, LastBatch("old", 8))
     with pytest.raises(StateMismatch, match="was carried over to"):
         state_files.refuse_handed_over(old, LastBatch("new", 9))
+    newer = Checkpoint(new.local.with_name("newer"))
+    newer.local.mkdir()
+    (newer.local / "metadata").write_text(json.dumps({"id": "newer"}))
+    state_files.carried_over(new, newer)
+    with pytest.raises(StateMismatch, match=f"{old.path} was carried over to {newer.path}"):
+        state_files.refuse_handed_over(old, LastBatch("newer", 9))
+    state_files.carried_over(newer, old)  # a copy of it that was put back
+    state_files.refuse_handed_over(old, LastBatch("somebody's", 9))
     (new.path / state_files.PARTS).mkdir()
     state_files.refuse_handed_over(new, LastBatch("new", 9))
     assert not (new.path / state_files.CARRYING).exists()

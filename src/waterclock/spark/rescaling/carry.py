@@ -281,6 +281,7 @@ class Carry(ABC):
     def complete(self, before: StateSeen, done: int, grown: int) -> None:
         """Steps 5 and 6, behind batch `done` of the old one; the state is `grown` bytes larger than the sink knows."""
         self.stop()
+        self._owner.check()  # behind a URI somebody may have taken it over meanwhile
         settings, number = self.lay_beside(replace(before, batch_id=done))
         reached = self._new.last_done()
         assert reached is not None
