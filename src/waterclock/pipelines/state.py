@@ -131,41 +131,39 @@ def rescale(arguments: argparse.Namespace) -> int:
     goes on, and the same command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
     from dataclasses import replace
     from functools import partial
-    from pathlib import Path
 
     from waterclock.spark.pipeline import configured
     from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.streaming.places.place import is_remote, place_of
+    from waterclock.streaming.places.place import is_remote
     from waterclock.streaming.toml.config import load, log_of
 
     config = replace(load(arguments.pipeline), buckets=None)  # it may name the new number already
-    to = place_of(arguments.to, Path.cwd()) if arguments.to else config.checkpoint
-    conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-    conf = conf_for(to if is_remote(to) else config.checkpoint, conf)
+    new = _new(arguments, config, arguments.buckets)
+    conf = conf_for(new if is_remote(new) else config.checkpoint, config.spark_conf, arguments.master)
     if arguments.live:
-        return _rescale_live(arguments, config, conf)
+        return _rescale_live(arguments, config, new, conf)
     begin = partial(start, config.name, config.cores, conf, log_of(config, arguments.pipeline), arguments.buckets)
     session = begin() if config.is_remote() else None  # its places are reached through Spark
     pipeline = configured(config)
     try:
         pipeline.kept()
         session = session or begin()
-        made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
+        made = rescale(pipeline, arguments.buckets, new, session.spark, _report)
     finally:
         pipeline.close()
     return _say(arguments, made)
 
 
-def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str, str]) -> int:
+def _rescale_live(arguments: argparse.Namespace, config: Config, to: Place, conf: dict[str, str]) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
     from waterclock.spark.rescaling.live import LiveRescale
     from waterclock.spark.session.session import start
 
-    new = Checkpoint(_new(arguments, config, arguments.buckets))
-    old, log = Checkpoint(config.checkpoint), Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
+    old, new = Checkpoint(config.checkpoint), Checkpoint(to)
+    log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
     if config.rules is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     old.local, new.local  # noqa: B018 - refused behind a URI
@@ -188,10 +186,7 @@ def move(arguments: argparse.Namespace) -> int:
 
     config, to_here = load(arguments.pipeline), arguments.engine == "local"
     new = _new(arguments, config, arguments.engine)
-    conf = conf_for(
-        config.checkpoint if to_here else new,
-        {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})},
-    )
+    conf = conf_for(config.checkpoint if to_here else new, config.spark_conf, arguments.master)
     log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-spark.log")  # no part of the old checkpoint
 
     def begin(count: int | None) -> Any:
