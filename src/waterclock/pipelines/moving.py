@@ -34,23 +34,11 @@ def to_spark(
 ) -> NewState:
     """Carry the state of a pipeline which ran without Spark, and does not run, into the checkpoint `new`; UsageError,
     StateMismatch or EnvironmentMissing if it cannot be done. `begin` makes Spark's session, for so many buckets."""
+    from waterclock.local.checkpoint import is_local
     from waterclock.local.command import configured
     from waterclock.spark.pipeline import configured as on_spark
     from waterclock.spark.rescaling.arrival import Arrival
     from waterclock.streaming.buckets import by_cores
-
-    _refuse(config)
-    with closing(configured(config)) as pipeline:
-        kept = pipeline.kept()
-        given = _state_of(config, kept)
-        count = buckets or config.buckets or by_cores(config.cores)
-        session = begin(count)
-        with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
-            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
-
-
-def _refuse(config: Config) -> None:
-    from waterclock.local.checkpoint import is_local
 
     if not is_local(config.checkpoint):
         raise UsageError(
@@ -58,6 +46,13 @@ def _refuse(config: Config) -> None:
             "checkpoint in [pipeline]"
         )
     refuse_csv(config)
+    with closing(configured(config)) as pipeline:
+        kept = pipeline.kept()
+        given = _state_of(config, kept)
+        count = buckets or config.buckets or by_cores(config.cores)
+        session = begin(count)
+        with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
+            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
 
 
 def refuse_csv(config: Config) -> None:

@@ -208,7 +208,17 @@ class Carry(ABC):
         )
         laid = lay_down(self._session, self.parts(before), self._folder, self._buckets)
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
-        return self._write(before, laid)
+        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
+        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
+        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
+        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
+        counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
+        if any(len(set(each)) != 1 for each in counts):
+            raise StateMismatch(
+                f"of {before.keys} keys {laid.keys} were read and {written.keys} written, of {laid.deadlines} deadlines "
+                f"{written.deadlines}: nothing was handed over, and the old checkpoint goes on. Please report this"
+            )
+        return written
 
     # what a kind of old state knows ----------------------------------------------------------------------------
 
@@ -248,20 +258,6 @@ class Carry(ABC):
                 f"the folder {path} holds other things ({min(others)}, ...): name a folder that is empty, or is not there "
                 "yet (--to)"
             )
-
-    def _write(self, before: StateSeen, laid: Written) -> Written:
-        """Step 4."""
-        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
-        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
-        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
-        counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
-        if any(len(set(each)) != 1 for each in counts):
-            raise StateMismatch(
-                f"of {before.keys} keys {laid.keys} were read and {written.keys} written, of {laid.deadlines} deadlines "
-                f"{written.deadlines}: nothing was handed over, and the old checkpoint goes on. Please report this"
-            )
-        return written
 
     def look(self) -> object:
         """What is looked at again and again while the query is at work; an error ends all."""
