@@ -10,6 +10,7 @@ Rule 3: the way back is behind a batch of Spark's that is done, and no other has
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -75,7 +76,7 @@ def _state_of(config: Config, kept: Kept) -> Any:
     )  # fmt: skip
     if not isinstance(config.source, Files):
         return replace(made, first=kept.first, place=kept.places[-1])
-    folder = Path(str(config.source.path))
+    folder = Path(os.path.normpath(str(config.source.path)))  # as Spark names files: without ..
     return replace(
         made, taken={str(folder / name): _written(folder / name) for place in kept.places for name, _ in place["files"]}
     )
