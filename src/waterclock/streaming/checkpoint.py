@@ -32,6 +32,7 @@ from waterclock.streaming.owner import LOCK, OWNERS
 from waterclock.streaming.places.place import Place, is_remote, names_in, place_of, remove, write_whole
 from waterclock.streaming.state import bucket
 from waterclock.streaming.toml.config import SERVED
+from waterclock.streaming.toml.table import is_in, real
 
 NOTES, MARK, OVER = "waterclock.json", "waterclock.removing", "carried-over.json"
 _HEIRS = 20  # one that was put back from a copy may be its own
@@ -149,7 +150,7 @@ def give_sink(
 
 def refuse_in_each_other(old: Place, new: Place) -> None:
     """Raise UsageError for a new checkpoint that lies in the old one, or around it, or is it."""
-    if new == old or old in new.parents or new in old.parents:
+    if is_in(real(new), real(old)) or is_in(real(old), real(new)):
         raise UsageError(f"the new checkpoint {new} and the old one lie in each other: name another folder (--to)")
 
 

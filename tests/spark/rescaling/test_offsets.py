@@ -19,6 +19,7 @@ from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescaling.carry import Rescale, carry_offsets
 from waterclock.spark.rescaling.parts import StateClock, StateSeen
+from waterclock.streaming.checkpoint import refuse_in_each_other
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -72,6 +73,18 @@ def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
     (new.local / "precious.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds other things \(precious.txt"):
         again._refuse_other_things()
+
+
+@pytest.mark.parametrize("name", ["old", "old/inside", "new/../old/inside", "link/inside", "."])
+def test_a_new_checkpoint_in_the_old_one_or_around_it_is_refused_however_it_is_named(
+    pair: tuple[Checkpoint, Checkpoint], name: str
+) -> None:
+    """Whoever removes the old one then would remove both."""
+    old, new = pair
+    (new.local.with_name("link")).symlink_to(old.local)
+    with pytest.raises(UsageError, match="lie in each other"):
+        refuse_in_each_other(old.path, new.local.parent / name)
+    refuse_in_each_other(old.path, new.path)
 
 
 def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Checkpoint]) -> None:
