@@ -6,7 +6,6 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from waterclock import __version__
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint import state_files
@@ -76,7 +76,7 @@ class Pair:
             raise self.refusal
 
     def ask(self, step: str, name: str = "1", **other: str) -> None:
-        asked = {"id": name, "version": version("waterclock"), "step": step, "to": str(self.new)}
+        asked = {"id": name, "version": __version__, "step": step, "to": str(self.new)}
         asked |= {"records": str(self.records), **other}
         (self.old / ASKED).write_text(json.dumps(asked))
         self.run.look(self.query)

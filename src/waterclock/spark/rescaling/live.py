@@ -32,7 +32,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from waterclock import __version__
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.events import Counters
@@ -249,7 +249,7 @@ class LiveRescale(Rescale):
             raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
 
     def _ask(self, step: str) -> None:
-        whose = {"id": self._query_id, "version": version("waterclock"), "step": step}
+        whose = {"id": self._query_id, "version": __version__, "step": step}
         asked = {**whose, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
