@@ -20,6 +20,7 @@ from waterclock.spark.packing import recording
 from waterclock.spark.packing.recording import BatchNote
 from waterclock.spark.rescaling import live
 from waterclock.spark.rescaling.live import LiveRescale
+from waterclock.spark.rescaling.stored import StateQuery
 from waterclock.spark.succession import ANSWERED, ASKED, HALT, RECORD, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
@@ -141,6 +142,13 @@ def test_without_a_run_or_with_other_rules_there_is_nothing_to_ask(moving: LiveR
     (moving._old.local / "source-closed").touch()
     with pytest.raises(UsageError, match="was closed"):
         moving.move()
+
+
+def test_a_query_that_somebody_stopped_is_not_waited_for(tmp_path: Path) -> None:
+    query: Any = object.__new__(StateQuery)
+    query._new, query._query = Checkpoint(tmp_path), SimpleNamespace(awaitTermination=lambda seconds: True)
+    with pytest.raises(WaterclockError, match="was stopped: nothing was handed over"):
+        query.batch(0, lambda: None)
 
 
 def test_a_second_command_is_refused_and_leaves_what_the_first_one_asks(
