@@ -21,7 +21,7 @@ from waterclock.spark.packing.recording import BatchNote
 from waterclock.spark.rescaling import live
 from waterclock.spark.rescaling.live import LiveRescale
 from waterclock.spark.rescaling.stored import StateQuery
-from waterclock.spark.succession import ANSWERED, ASKED, HALT, RECORD, SWITCHED, said
+from waterclock.spark.succession import ANSWERED, ASKED, HALT, HALTED, RECORD, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.owner import Owner
@@ -173,6 +173,23 @@ def test_a_run_that_does_not_answer_is_left_as_it_was(moving: LiveRescale, monke
     moving._ask("record")
     with pytest.raises(UsageError, match="did not answer for 0 s, and goes on as it was"):
         moving._answer("recording")
+
+
+def test_a_run_whose_batch_takes_long_is_waited_for_with_a_word(
+    moving: LiveRescale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, told = ManualClock(), list[str]()
+    monkeypatch.setattr(clock, "sleep_s", clock.advance_s)
+    moving._clock, moving._report = clock, told.append
+
+    def look() -> None:
+        if clock.monotonic_s() - began_s > 2.5 * live.PATIENCE_S:
+            (moving._old.local / ANSWERED).write_text(json.dumps({"id": moving._query_id, "step": HALTED}))
+
+    began_s = clock.monotonic_s()
+    monkeypatch.setattr(moving, "look", look)
+    assert moving._answer(HALTED)["step"] == HALTED
+    assert told == ["the run has not halted yet, and is waited for"] * 2
 
 
 def test_an_answer_that_comes_while_the_last_one_is_read_is_heard(

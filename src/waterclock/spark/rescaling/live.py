@@ -254,18 +254,22 @@ class LiveRescale(Rescale):
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
-        """Wait until the run answers that it did a step."""
+        """Wait until the run answers that it did a step; UsageError if nothing is heard of it at first."""
         until = self._clock.monotonic_s() + PATIENCE_S
-        while step != RECORDING or self._clock.monotonic_s() < until:
+        while True:
+            if self._clock.monotonic_s() >= until:
+                if step == RECORDING:
+                    raise UsageError(
+                        f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as "
+                        "it was: a run to the end cannot be asked, and one whose batch takes longer answers behind it"
+                    )
+                self._report(f"the run has not {step} yet, and is waited for")
+                until += PATIENCE_S
             self.look()
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found
             self._clock.sleep_s(_LOOK_EVERY_S)
-        raise UsageError(
-            f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as it was: "
-            "a run to the end cannot be asked, and one whose batch takes longer answers behind it"
-        )
 
     def _refuse_alone(self) -> dict[str, Any]:
         """What the run answered last; UsageError if it is that it goes on alone."""
