@@ -115,14 +115,14 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
 
 def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _Stop:
     from waterclock.spark.checkpoint.source_files import taken_files
-    from waterclock.spark.rescaling.carry import logged
+    from waterclock.spark.rescaling.carry import known
 
     if not isinstance(config.source, Files):
         place = old.source_offsets()
         return _Stop(number, old.starting() or place, place, before.clock.partitions)
     folder, end = Path(str(config.source.path)), old.source_offsets().get("logOffset", -1)
     names = dict.fromkeys(file.name for file in taken_files(old.path / "sources" / "0") if file.entry <= end)
-    noted, _ = logged(old.path / "commits" / str(before.batch_id))
+    noted, _ = known(old.path / "commits" / str(before.batch_id))
     ms = int(noted.get("nextBatchWatermarkMs") or 0)  # 0: none yet
     files = [[name, (folder / name).stat().st_size if (folder / name).exists() else -1] for name in names]
     return _Stop(number, {"files": []}, {"files": files}, {"files": ms * 1000 if ms else None})

@@ -88,6 +88,16 @@ _CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to
 }
 
 
+def logged(file: Place) -> tuple[str, dict[str, Any], list[str]]:
+    """A file of Spark's log of batches: version, what it says (of offsets: watermark, moment, settings), a line for each
+    source. StateMismatch if it is damaged."""
+    try:
+        version, noted, *sources = file.read_text().splitlines()
+        return version, json.loads(noted), sources
+    except ValueError as error:
+        raise damaged(file, str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A checkpoint folder; it need not exist yet."""
@@ -182,7 +192,11 @@ class Checkpoint:
         self.refuse_others(settings)
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
-        """Raise StateMismatch if the checkpoint was made with other settings; nothing is written."""
+        """Raise StateMismatch if the checkpoint was made with other settings, or the end of Spark's logs is damaged, of
+        which Spark would not say what helps; nothing is written."""
+        for folder, last in (("offsets", self.last_batch()), ("commits", self.last_done())):
+            if last is not None:
+                logged(self.path / folder / str(last))
         file = self.path / NOTES
         if not file.exists():
             return

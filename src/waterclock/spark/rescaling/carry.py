@@ -43,11 +43,11 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Sink
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.checkpoint.folder import Checkpoint, others_in
+from waterclock.spark.checkpoint.folder import Checkpoint, logged, others_in
 from waterclock.spark.rescaling.parts import StateSeen
 from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, StateQuery, Written, lay_down, look, parts
 from waterclock.streaming.buckets import checked
-from waterclock.streaming.checkpoint import damaged, refuse_in_each_other, stored, write
+from waterclock.streaming.checkpoint import refuse_in_each_other, stored, write
 from waterclock.streaming.layout import was_closed
 from waterclock.streaming.owner import LOCK, OWNERS, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
@@ -65,10 +65,10 @@ _NEXT = "nextBatchWatermarkMs"
 
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
-    noted, _ = logged(old.path / "commits" / str(done))
+    noted, _ = known(old.path / "commits" / str(done))
     reached = new.last_done()
     before = 1 if reached else 0  # Spark asks for the offsets before the last ones, unless these are batch 0's
-    logs = [logged(old.path / "offsets" / str(number)) for number in range(done - before, begun + 1)]
+    logs = [known(old.path / "offsets" / str(number)) for number in range(done - before, begun + 1)]
     lay_offsets(new, logs, noted.get(_NEXT), before)
     if (old.path / "sources").is_dir():
         copy_folder(old.path / "sources", new.path / "sources")
@@ -82,7 +82,7 @@ def lay_offsets(
     that follows that, None if nothing is noted of it."""
     last = new.last_done()
     assert last is not None
-    (settings, _), (done, _) = (logged(new.path / folder / str(last)) for folder in ("offsets", "commits"))
+    (settings, _), (done, _) = (known(new.path / folder / str(last)) for folder in ("offsets", "commits"))
     reached = done | ({} if next_ms is None else {_NEXT: next_ms})
     for folder in ("offsets", "commits", "sources"):
         with suppress(FileNotFoundError):
@@ -97,19 +97,15 @@ def lay_offsets(
     write(new.path / "commits" / str(last), f"{_VERSION}\n{json.dumps(reached)}")
 
 
-def logged(file: Place) -> tuple[dict[str, Any], list[str]]:
-    """What a file of Spark's log says of a batch (of its offsets: watermark, moment, settings), and a line for each source;
-    StateMismatch if it is damaged, UsageError if it is of another version."""
-    try:
-        version, noted, *sources = file.read_text().splitlines()
-        if version == _VERSION:
-            return json.loads(noted), sources
-    except ValueError as error:
-        raise damaged(file, str(error)) from error
-    raise UsageError(
-        f"{file} is of the version {version!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
-        "out the settings of [spark.conf] that choose another one, or use the waterclock that goes with that Spark"
-    )
+def known(file: Place) -> tuple[dict[str, Any], list[str]]:
+    """What a file of Spark's log says, as in `logged`; UsageError if it is of another version."""
+    version, noted, sources = logged(file)
+    if version != _VERSION:
+        raise UsageError(
+            f"{file} is of the version {version!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
+            "out the settings of [spark.conf] that choose another one, or use the waterclock that goes with that Spark"
+        )
+    return noted, sources
 
 
 Report = Callable[[str], None]
@@ -328,7 +324,7 @@ class Rescale(Carry):
 
     def watermark_ms(self, before: StateSeen) -> int:
         """See `Carry`."""
-        settings, _ = logged(self._seen.path / "offsets" / str(before.batch_id))
+        settings, _ = known(self._seen.path / "offsets" / str(before.batch_id))
         return int(settings.get("batchWatermarkMs", 0))
 
     def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
