@@ -194,8 +194,10 @@ class Checkpoint:
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
         """Raise StateMismatch if the checkpoint was made with other settings, or the end of Spark's logs is damaged, of
         which Spark would not say what helps; nothing is written."""
-        for folder, last in (("offsets", self.last_batch()), ("commits", self.last_done())):
-            if last is not None:
+        for folder in ("offsets", "commits"):
+            if (
+                isinstance(self.path, Path) and (last := self._last(folder)) is not None
+            ):  # stores of URIs have whole files
                 logged(self.path / folder / str(last))
         file = self.path / NOTES
         if not file.exists():
