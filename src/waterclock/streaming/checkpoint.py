@@ -108,9 +108,7 @@ def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
     of that one, as far as they are on this machine."""
     place = checkpoint
     for _ in range(_HEIRS):
-        heir = heir_of(place)
-        place = place_of(heir.get("to", checkpoint), Path("/"))
-        if place == checkpoint:  # there is none
+        if not (heir := heir_of(place)) or (place := place_of(heir["to"], Path("/"))) == checkpoint:
             return
         if query_id is not None and heir.get("query_id") == query_id:
             raise StateMismatch(
