@@ -18,7 +18,6 @@ from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescaling.carry import Rescale, carry_offsets
-from waterclock.spark.rescaling.parts import StateClock, StateSeen
 from waterclock.streaming.checkpoint import refuse_in_each_other
 
 
@@ -98,11 +97,11 @@ def test_nothing_is_laid_into_a_folder_that_was_taken_over_meanwhile(
     pair: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = pair
-    session, before, laid = SimpleNamespace(conf={}), StateSeen(7, 2, 2, StateClock(), ()), list[str]()
+    session, laid = SimpleNamespace(conf={}), list[str]()
     made = Rescale(cast(Any, session), old, new, Rules("key", "time"), 64, lambda told: None)
     monkeypatch.setattr(made._owner, "check", lambda: laid.append("checked"))
-    monkeypatch.setattr(made, "lay_beside", lambda seen: laid.append("laid") or ({}, 9))
-    made.complete(before, 7, 0)
+    monkeypatch.setattr(made, "lay_beside", lambda done: laid.append("laid") or ({}, 9))
+    made.complete(7, 0)
     assert laid == ["checked", "laid"]
 
 

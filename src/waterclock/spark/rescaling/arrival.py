@@ -88,7 +88,7 @@ class Arrival(Carry):
         """See `Carry`."""
         return self._ms
 
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
         given, new = self._given, self._new
         beside = known(new.path / "offsets" / "0")[0] | {"batchWatermarkMs": self._ms}
@@ -101,7 +101,7 @@ class Arrival(Carry):
         else:
             new.begin_at(given.first or {})
         write(new.path / "waterclock.sink", given.place_of_sink)
-        return self._settings, given.batch_id + 1
+        return self._settings, done + 1
 
     def counted(self, before: StateSeen) -> int:
         """See `Carry`: what a clean end writes, no batch counts."""

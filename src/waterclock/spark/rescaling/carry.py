@@ -33,7 +33,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -177,7 +177,7 @@ class Carry(ABC):
             before = self.refuse()  # 1
             self.make_room()  # 2
             written = self.copy(before)  # 3, 4
-            self.complete(before, before.batch_id, written.bytes - self.counted(before))  # 5, 6
+            self.complete(before.batch_id, written.bytes - self.counted(before))  # 5, 6
             self._report("hands the sink over")
             state_files.give_sink(self._old, self._new, sink, schema)  # 7
             state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
@@ -231,9 +231,9 @@ class Carry(ABC):
         """Spark's watermark in its last batch; 0 for none."""
 
     @abstractmethod
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
-        """Lay down offsets, the sources' logs and what else is beside the state. The settings, and the sink's number of the
-        new one's batch 0."""
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
+        """Lay down offsets, the sources' logs and what else is beside the state after batch `done`. The settings, and the
+        sink's number of the new one's batch 0."""
 
     def counted(self, before: StateSeen) -> int:
         """How many bytes of state the sink's counters come to."""
@@ -270,11 +270,11 @@ class Carry(ABC):
         self.stop()
         self._owner.let_go()
 
-    def complete(self, before: StateSeen, done: int, grown: int) -> None:
+    def complete(self, done: int, grown: int) -> None:
         """Steps 5 and 6, behind batch `done` of the old one; the state is `grown` bytes larger than the sink knows."""
         self.stop()
         self._owner.check()  # behind a URI somebody may have taken it over meanwhile
-        settings, number = self.lay_beside(replace(before, batch_id=done))
+        settings, number = self.lay_beside(done)
         reached = self._new.last_done()
         assert reached is not None
         state_files.carried_from(self._new, self._old, number - reached, grown)
@@ -327,11 +327,11 @@ class Rescale(Carry):
         settings, _ = known(self._seen.path / "offsets" / str(before.batch_id))
         return int(settings.get("batchWatermarkMs", 0))
 
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
         begun = self._old.last_batch()
         assert begun is not None  # one is done
-        carry_offsets(self._old, self._new, before.batch_id, begun)
+        carry_offsets(self._old, self._new, done, begun)
         copy_folder(self._old.heartbeats, self._new.heartbeats)
         for name in _OURS:
             if (self._old.path / name).exists():

@@ -110,7 +110,7 @@ class LiveRescale(Rescale):
             halted = self._answer(HALTED)["done"]
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
-            self.complete(before, halted, self._grown)
+            self.complete(halted, self._grown)
             self.end()  # 9
             self._answer(SWITCHED)
         finally:
