@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from waterclock import __version__
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint import state_files
@@ -30,6 +29,7 @@ from waterclock.spark.succession import (
     RECORDING,
     Halt,
     Succession,
+    own_version,
     said,
 )
 from waterclock.streaming import frames
@@ -76,7 +76,7 @@ class Pair:
             raise self.refusal
 
     def ask(self, step: str, name: str = "1", **other: str) -> None:
-        asked = {"id": name, "version": __version__, "step": step, "to": str(self.new)}
+        asked = {"id": name, "version": own_version(), "step": step, "to": str(self.new)}
         asked |= {"records": str(self.records), **other}
         (self.old / ASKED).write_text(json.dumps(asked))
         self.run.look(self.query)

@@ -23,13 +23,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from waterclock import __version__
 from waterclock.clock import Clock
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
@@ -54,6 +54,13 @@ _LOOK_EVERY_S = 0.05
 
 class Halt(Exception):
     """The end of a query whose run waits for another checkpoint."""
+
+
+def own_version() -> str:
+    """This waterclock's version; nothing where it was sent along and is not installed."""
+    with suppress(PackageNotFoundError):
+        return version("waterclock")
+    return ""
 
 
 def said(file: Path) -> dict[str, Any]:
@@ -175,15 +182,15 @@ class Succession:
 
     def _refusal(self) -> str:
         """Why the run cannot do what is asked first."""
-        others, new = self._ask.get("version"), Path(self._ask["to"])
+        own, others, new = own_version(), self._ask.get("version"), Path(self._ask["to"])
         try:
             self._check()
         except WaterclockError as error:
             return str(error)
         if self._ask["step"] != RECORD:
             return "it has given up already what the command goes on with"
-        if others != __version__:
-            return f"the run is of waterclock {__version__}, the command of {others}: give it with that of the run"
+        if own != others:
+            return f"the run is of waterclock {own}, the command of {others}: give it with that of the run"
         if not all(os.access(each, os.R_OK | os.W_OK) for each in (new, new / LOCK)):
             return f"the run does not see {new}, or may not write there: give the command on its machine, as its user"
         if not self._master.startswith("local"):

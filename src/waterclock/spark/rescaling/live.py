@@ -40,7 +40,6 @@ import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waterclock import __version__
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.events import Counters
@@ -49,7 +48,18 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Rescale
 from waterclock.spark.rescaling.stored import ROUND
-from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, said
+from waterclock.spark.succession import (
+    ALONE,
+    ANSWERED,
+    ASKED,
+    HALT,
+    HALTED,
+    RECORD,
+    RECORDING,
+    SWITCHED,
+    own_version,
+    said,
+)
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
@@ -249,7 +259,7 @@ class LiveRescale(Rescale):
             raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
 
     def _ask(self, step: str) -> None:
-        whose = {"id": self._query_id, "version": __version__, "step": step}
+        whose = {"id": self._query_id, "version": own_version(), "step": step}
         asked = {**whose, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
