@@ -29,7 +29,7 @@ from waterclock.spark.succession import (
     RECORDING,
     Halt,
     Succession,
-    own_version,
+    release,
     said,
 )
 from waterclock.streaming import frames
@@ -76,7 +76,7 @@ class Pair:
             raise self.refusal
 
     def ask(self, step: str, name: str = "1", **other: str) -> None:
-        asked = {"id": name, "version": own_version(), "step": step, "to": str(self.new)}
+        asked = {"id": name, "version": release(), "step": step, "to": str(self.new)}
         asked |= {"records": str(self.records), **other}
         (self.old / ASKED).write_text(json.dumps(asked))
         self.run.look(self.query)

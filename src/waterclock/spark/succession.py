@@ -56,7 +56,7 @@ class Halt(Exception):
     """The end of a query whose run waits for another checkpoint."""
 
 
-def own_version() -> str:
+def release() -> str:
     """This waterclock's version; nothing where it was sent along and is not installed."""
     with suppress(PackageNotFoundError):
         return version("waterclock")
@@ -182,7 +182,7 @@ class Succession:
 
     def _refusal(self) -> str:
         """Why the run cannot do what is asked first."""
-        own, others, new = own_version(), self._ask.get("version"), Path(self._ask["to"])
+        own, others, new = release(), self._ask.get("version"), Path(self._ask["to"])
         try:
             self._check()
         except WaterclockError as error:

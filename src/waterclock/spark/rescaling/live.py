@@ -48,18 +48,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Rescale
 from waterclock.spark.rescaling.stored import ROUND
-from waterclock.spark.succession import (
-    ALONE,
-    ANSWERED,
-    ASKED,
-    HALT,
-    HALTED,
-    RECORD,
-    RECORDING,
-    SWITCHED,
-    own_version,
-    said,
-)
+from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, release, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
@@ -259,7 +248,7 @@ class LiveRescale(Rescale):
             raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
 
     def _ask(self, step: str) -> None:
-        whose = {"id": self._query_id, "version": own_version(), "step": step}
+        whose = {"id": self._query_id, "version": release(), "step": step}
         asked = {**whose, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
