@@ -234,6 +234,12 @@ def test_a_command_that_is_gone_is_noticed(pair: Pair) -> None:
     assert pair.is_alone("the command is gone")
 
 
+def test_results_that_an_executor_put_aside_were_made_by_the_buckets_all_the_same(pair: Pair) -> None:
+    pair.ask(RECORD)
+    pair.took(3, *(frames.noted(pa.table({}), put_aside=count) for count in (2, 1)))
+    assert noted(pair.records, 3) == BatchNote(70, {"events": 3, "results": 3})
+
+
 def test_a_record_that_cannot_be_written_ends_the_carrying_and_no_batch(pair: Pair) -> None:
     pair.ask(RECORD)
     pair.took(3, frames.noted(pa.table({}), unrecorded="/new: No space left on device"))

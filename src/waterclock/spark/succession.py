@@ -147,9 +147,14 @@ class Succession:
             if self._first is None or batch_id < self._first or self._given_up:
                 return
             lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
+            made = [
+                batch.counters,
+                *({"results": frames.note(frame, "put_aside") or 0} for frame in taken),
+            ]  # by the buckets
             try:
                 if lacks is None:
-                    note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
+                    noted = BatchNote(spark_ms(batch.offsets), frames.sum_counters(made))
+                    note(Path(self._ask["records"]), batch_id, noted)
             except OSError as error:
                 lacks = f"{error.filename}: {error.strerror or error}"
             if lacks:

@@ -80,7 +80,8 @@ def _left_of(frame: pa.Table, writer: PartWriter, shape: Shape) -> Iterator[pa.T
     letters = writer.add(shape.of(frame))
     yield pa.table({}).replace_schema_metadata(frame.schema.metadata)  # all that it says beside its rows
     if letters.num_rows:
-        yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
+        counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
+        yield frames.noted(counted, put_aside=letters.num_rows)
 
 
 def _as_row(frame: pa.Table) -> pa.RecordBatch:
