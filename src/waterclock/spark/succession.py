@@ -147,13 +147,10 @@ class Succession:
             if self._first is None or batch_id < self._first or self._given_up:
                 return
             lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
-            made = [
-                batch.counters,
-                *({"results": frames.note(frame, "put_aside") or 0} for frame in taken),
-            ]  # by the buckets
+            aside = ({"results": frames.note(frame, "put_aside") or 0} for frame in taken)  # the buckets made them
             try:
                 if lacks is None:
-                    noted = BatchNote(spark_ms(batch.offsets), frames.sum_counters(made))
+                    noted = BatchNote(spark_ms(batch.offsets), frames.sum_counters([batch.counters, *aside]))
                     note(Path(self._ask["records"]), batch_id, noted)
             except OSError as error:
                 lacks = f"{error.filename}: {error.strerror or error}"
