@@ -29,6 +29,7 @@ from waterclock.spark.succession import (
     RECORDING,
     Halt,
     Succession,
+    release,
     said,
 )
 from waterclock.streaming import frames
@@ -74,8 +75,9 @@ class Pair:
         if self.refusal is not None:
             raise self.refusal
 
-    def ask(self, step: str, name: str = "1") -> None:
-        asked = {"id": name, "step": step, "to": str(self.new), "records": str(self.records)}
+    def ask(self, step: str, name: str = "1", **other: str) -> None:
+        asked = {"id": name, "version": release(), "step": step, "to": str(self.new)}
+        asked |= {"records": str(self.records), **other}
         (self.old / ASKED).write_text(json.dumps(asked))
         self.run.look(self.query)
         self.run.look(self.query)
@@ -193,9 +195,33 @@ def test_what_the_run_cannot_do_is_refused_in_words(pair: Pair) -> None:
     pair.refusal = None
     pair.ask(HALT, "2")
     assert pair.is_alone("given up already")
+    pair.ask(RECORD, "3", version="0.0.1")
+    assert pair.is_alone("the command of 0.0.1: give it with that of the run")
+    pair.ask(RECORD, "4", to=str(pair.new / "of another machine"))
+    assert pair.is_alone("of another machine, or may not write there")
     pair.run.begin("spark://far:7077")
-    pair.ask(RECORD, "3")
+    pair.ask(RECORD, "5")
     assert pair.is_alone("the run is on spark://far:7077")
+
+
+def test_what_is_asked_may_be_taken_back_while_it_is_read_or_be_damaged_and_the_run_goes_on(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.ask(RECORD)
+    real = Path.read_bytes
+
+    def gone(file: Path) -> bytes:
+        file.unlink()
+        return real(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", gone)
+        pair.run.look(pair.query)
+    assert pair.is_alone("the command is gone")
+    (pair.old / ASKED).write_text("{")
+    pair.run.look(pair.query)
+    pair.run.begin("local[2]")
+    assert not (pair.old / ASKED).exists()
 
 
 def test_a_command_that_is_gone_is_noticed(pair: Pair) -> None:
@@ -206,6 +232,12 @@ def test_a_command_that_is_gone_is_noticed(pair: Pair) -> None:
     pair.ask(RECORD, "2")
     (pair.old / ASKED).unlink()
     assert pair.is_alone("the command is gone")
+
+
+def test_results_that_an_executor_put_aside_were_made_by_the_buckets_all_the_same(pair: Pair) -> None:
+    pair.ask(RECORD)
+    pair.took(3, *(frames.noted(pa.table({}), put_aside=count) for count in (2, 1)))
+    assert noted(pair.records, 3) == BatchNote(70, {"events": 3, "results": 3})
 
 
 def test_a_record_that_cannot_be_written_ends_the_carrying_and_no_batch(pair: Pair) -> None:

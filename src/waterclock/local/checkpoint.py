@@ -102,7 +102,9 @@ class Kept:
 class LocalCheckpoint:
     """A checkpoint; `take` comes first."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, old: str | None = None) -> None:
+        """If it is made out of the checkpoint `old`, it is begun anew: what a killed try left there says nothing."""
+        self._old = old
         self.path, self._owner, self._removal = path, owner_of(path), Removal(path, _NAMES)
         self._notes: dict[str, Any] = {}
         self._first: Any = {}
@@ -125,12 +127,14 @@ class LocalCheckpoint:
         self._owner.take()
         if (self.path / "metadata").exists() or (self.path / "offsets").exists():
             raise StateMismatch(_OF_SPARK.format(self.path))
-        if (self.path / NOTES).exists():
+        self._notes = {"engine": ENGINE, "settings": dict(settings), "checkpoint": str(self.path)}
+        if self._old is not None:
+            self._notes["carried_from"] = self._old
+            write(self.path / NOTES, json.dumps(self._notes, indent=1))
+        elif (self.path / NOTES).exists():
             self._notes = _read(self.path / NOTES)
             if others := changed(self._notes.get("settings", {}), settings):
                 raise has_changed(self.path, others)
-        else:
-            self._notes = {"engine": ENGINE, "settings": dict(settings), "checkpoint": str(self.path)}
         self._identity = dict(source.identity())
         self.is_another_source = self._notes.get("identity", self._identity) != self._identity
         served = self._removal.anothers(sink)
@@ -151,10 +155,9 @@ class LocalCheckpoint:
         self._notes |= {"query": query, "first": self._first, "identity": self._identity}
         write(self.path / NOTES, json.dumps(self._notes, indent=1))
 
-    def carry(self, query: str, first: Place, old: str) -> None:
-        """`begin`, of a state that comes from the checkpoint `old`, whose first batch began at `first`."""
+    def carry(self, query: str, first: Place) -> None:
+        """`begin`, of a state that comes from another checkpoint, whose first batch began at `first`."""
         self._first = first
-        self._notes |= {"carried_from": old}
         self.begin(query)
 
     @property

@@ -45,7 +45,7 @@ class OnSpark:
     def __init__(self, config: Config, file: str, master: str | None) -> None:
         from waterclock.spark.session.session import conf_for, start
 
-        conf = conf_for(config.checkpoint, {**config.spark_conf, **({"spark.master": master} if master else {})})
+        conf = conf_for(config.checkpoint, config.spark_conf, master)
         log = log_of(config, file)
         self._config = config
         self._begin = partial(start, config.name, config.cores, conf, log, beside=config.modules())

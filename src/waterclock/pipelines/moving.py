@@ -10,6 +10,7 @@ Rule 3: the way back is behind a batch of Spark's that is done, and no other has
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -34,23 +35,11 @@ def to_spark(
 ) -> NewState:
     """Carry the state of a pipeline which ran without Spark, and does not run, into the checkpoint `new`; UsageError,
     StateMismatch or EnvironmentMissing if it cannot be done. `begin` makes Spark's session, for so many buckets."""
+    from waterclock.local.checkpoint import is_local
     from waterclock.local.command import configured
     from waterclock.spark.pipeline import configured as on_spark
     from waterclock.spark.rescaling.arrival import Arrival
     from waterclock.streaming.buckets import by_cores
-
-    _refuse(config)
-    with closing(configured(config)) as pipeline:
-        kept = pipeline.kept()
-        given = _state_of(config, kept)
-        count = buckets or config.buckets or by_cores(config.cores)
-        session = begin(count)
-        with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
-            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
-
-
-def _refuse(config: Config) -> None:
-    from waterclock.local.checkpoint import is_local
 
     if not is_local(config.checkpoint):
         raise UsageError(
@@ -58,6 +47,13 @@ def _refuse(config: Config) -> None:
             "checkpoint in [pipeline]"
         )
     refuse_csv(config)
+    with closing(configured(config)) as pipeline:
+        kept = pipeline.kept()
+        given = _state_of(config, kept)
+        count = buckets or config.buckets or by_cores(config.cores)
+        session = begin(count)
+        with closing(on_spark(replace(config, checkpoint=new, buckets=count))) as same:
+            return Arrival(session, given, same, count, report).run(kept.sink, kept.schema)
 
 
 def refuse_csv(config: Config) -> None:
@@ -80,7 +76,7 @@ def _state_of(config: Config, kept: Kept) -> Any:
     )  # fmt: skip
     if not isinstance(config.source, Files):
         return replace(made, first=kept.first, place=kept.places[-1])
-    folder = Path(str(config.source.path))
+    folder = Path(os.path.normpath(str(config.source.path)))  # as Spark names files: without ..
     return replace(
         made, taken={str(folder / name): _written(folder / name) for place in kept.places for name, _ in place["files"]}
     )

@@ -12,7 +12,6 @@ Numbered; killed between any two of them, one of the two checkpoints is to be us
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import astuple, dataclass
@@ -70,8 +69,7 @@ def to_local(
     rules = refuse_spark(config.source, config.rules, config.outlets, new)
     refuse_csv(config)
     session = begin(config.buckets) if config.is_remote() else None
-    with closing(configured(config)) as pipeline, closing(LocalCheckpoint(new)) as checkpoint:
-        pipeline.check()
+    with closing(configured(config)) as pipeline, closing(LocalCheckpoint(new, str(config.checkpoint))) as checkpoint:
         old, _, sink, schema = pipeline.kept()
         number = _refuse(old, sink, new)  # 1
         session = session or begin(pipeline.buckets)
@@ -81,7 +79,7 @@ def to_local(
             source.check()
             stop = _stop(config, old, before, number)
             query, place = str(uuid4()), " and ".join(outlet.sink.place for outlet in config.outlets)
-            digest = _noted(checkpoint, source, config, place, query, stop, str(old.path))  # 2
+            digest = _noted(checkpoint, source, config, place, query, stop)  # 2
         with closing(checkpoint.snapshots()) as snapshots:
             write = partial(snapshots.write, query)
             snapshots.forget_others(query, stop.number)  # of a try that was killed
@@ -97,7 +95,6 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
     """The sink's number of the last batch; UsageError or StateMismatch if its state cannot be carried over."""
     from waterclock.spark.checkpoint.state_files import number_in_sink
 
-    old.refuse_without_state()
     if old.is_closed() or old.is_source_closed():
         raise was_closed(old.path)
     done, applied = old.last_done(), sink.last_applied()
@@ -109,7 +106,7 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
         )
     refuse_in_each_other(Path(str(old.path)), new)
     is_ours = (new / NOTES).exists() and stored(new / NOTES).get("carried_from") == str(old.path)
-    if (others := sorted({*names_in(new)} - {LOCK})) and not is_ours:
+    if (others := sorted({*names_in(new)} - {LOCK, f".{NOTES}.new"})) and not is_ours:
         raise UsageError(
             f"the folder {new} holds other things ({others[0]}, ...): name one that is empty, or is not there yet (--to)"
         )
@@ -117,27 +114,28 @@ def _refuse(old: Checkpoint, sink: Sink, new: Path) -> int:
 
 
 def _stop(config: Config, old: Checkpoint, before: StateSeen, number: int) -> _Stop:
+    from waterclock.spark.checkpoint.source_files import taken_files
+    from waterclock.spark.rescaling.carry import known
+
     if not isinstance(config.source, Files):
         place = old.source_offsets()
         return _Stop(number, old.starting() or place, place, before.clock.partitions)
-    folder = Path(str(config.source.path))
-    names = dict.fromkeys(name for batch in range(before.batch_id + 1) for name in old.files_of(batch))
-    noted = (old.path / "commits" / str(before.batch_id)).read_text().splitlines()
-    ms = int(json.loads(noted[1]).get("nextBatchWatermarkMs") or 0)  # 0: none yet
+    folder, end = Path(str(config.source.path)), old.source_offsets().get("logOffset", -1)
+    names = dict.fromkeys(file.name for file in taken_files(old.path / "sources" / "0") if file.entry <= end)
+    noted, _ = known(old.path / "commits" / str(before.batch_id))
+    ms = int(noted.get("nextBatchWatermarkMs") or 0)  # 0: none yet
     files = [[name, (folder / name).stat().st_size if (folder / name).exists() else -1] for name in names]
     return _Stop(number, {"files": []}, {"files": files}, {"files": ms * 1000 if ms else None})
 
 
-def _noted(
-    checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, query: str, stop: _Stop, old: str
-) -> str:
+def _noted(checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, query: str, stop: _Stop) -> str:
     """Have the new checkpoint, and write its notes; the digest of the settings."""
     from waterclock.local.checkpoint import settings_with
 
     assert config.rules is not None, "refused"
     settings, digest = settings_with(source, config.rules, config.watermark_delay_us, config.local.buckets)
     checkpoint.take(settings, sink, source)
-    checkpoint.carry(query, stop.first, old)
+    checkpoint.carry(query, stop.first)
     return digest
 
 

@@ -7,9 +7,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from waterclock.arguments import count, describe, master
+from waterclock.arguments import Command, count, describe, master
 from waterclock.errors import UsageError
 from waterclock.wording import counted
 
@@ -53,13 +54,33 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _carries(parser: argparse.ArgumentParser, behind: str) -> None:
-    parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file; the pipeline must not run")
+    parser.add_argument(
+        "pipeline", metavar="PIPELINE.toml", help="the pipeline's file; it must not run, but for --live"
+    )
     where = f"the new checkpoint's folder or URI (default: the old one's name with {behind} behind)"
     parser.add_argument("--to", metavar="NEW", help=where)
     parser.add_argument("--master", type=master, metavar="URL", help="do it on a cluster: spark://HOST:7077 or yarn")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
+def _explaining(command: Command) -> Command:
+    """The same, with a sentence for what Spark throws."""
+
+    @wraps(command)
+    def explaining(arguments: argparse.Namespace) -> int:
+        try:
+            return command(arguments)
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+                raise
+            from waterclock.spark.session.starts import explained
+
+            raise explained(error, lambda story: None, "Spark's log") from error
+
+    return explaining
+
+
+@_explaining
 def show(arguments: argparse.Namespace) -> int:
     """`waterclock state show`: in how many buckets a checkpoint keeps its state, and how many keys each holds, in how many
     bytes. Nothing is changed, and the pipeline may run meanwhile."""
@@ -103,49 +124,46 @@ def _seen_by_spark(place: Place, config: Config | None) -> tuple[StateSeen, int]
     return seen, seen.batch_id
 
 
+@_explaining
 def rescale(arguments: argparse.Namespace) -> int:
     """`waterclock state rescale`: carry a pipeline's state over into a new checkpoint with M buckets, in as many partitions
     as the pipeline has cores. The sink is handed over in one of its transactions. Killed before it, the old checkpoint
     goes on, and the same command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
     from dataclasses import replace
     from functools import partial
-    from pathlib import Path
 
     from waterclock.spark.pipeline import configured
     from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.streaming.places.place import is_remote, place_of
+    from waterclock.streaming.places.place import is_remote
     from waterclock.streaming.toml.config import load, log_of
 
     config = replace(load(arguments.pipeline), buckets=None)  # it may name the new number already
-    to = place_of(arguments.to, Path.cwd()) if arguments.to else config.checkpoint
-    conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-    conf = conf_for(to if is_remote(to) else config.checkpoint, conf)
+    new = _new(arguments, config, arguments.buckets)
+    conf = conf_for(new if is_remote(new) else config.checkpoint, config.spark_conf, arguments.master)
     if arguments.live:
-        return _rescale_live(arguments, config, conf)
+        return _rescale_live(arguments, config, new, conf)
     begin = partial(start, config.name, config.cores, conf, log_of(config, arguments.pipeline), arguments.buckets)
     session = begin() if config.is_remote() else None  # its places are reached through Spark
     pipeline = configured(config)
     try:
-        pipeline.check()
+        pipeline.kept()
         session = session or begin()
-        made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
+        made = rescale(pipeline, arguments.buckets, new, session.spark, _report)
     finally:
         pipeline.close()
     return _say(arguments, made)
 
 
-def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str, str]) -> int:
+def _rescale_live(arguments: argparse.Namespace, config: Config, to: Place, conf: dict[str, str]) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
     from waterclock.spark.rescaling.live import LiveRescale
     from waterclock.spark.session.session import start
-    from waterclock.streaming.places.place import place_of
 
-    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.buckets}"
-    new = Checkpoint(place_of(arguments.to, Path.cwd()) if arguments.to else beside)
-    old, log = Checkpoint(config.checkpoint), Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
+    old, new = Checkpoint(config.checkpoint), Checkpoint(to)
+    log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-rescale.log")
     if config.rules is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     old.local, new.local  # noqa: B018 - refused behind a URI
@@ -153,6 +171,7 @@ def _rescale_live(arguments: argparse.Namespace, config: Config, conf: dict[str,
     return _say(arguments, LiveRescale(spark, old, new, config.rules, arguments.buckets, _report).move())
 
 
+@_explaining
 def move(arguments: argparse.Namespace) -> int:
     """`waterclock state move`: carry the state of a pipeline into a new checkpoint of the other engine, "spark" or "local".
     The sink is handed over in one of its transactions. Killed before it, the old checkpoint goes on, and the same
@@ -163,16 +182,11 @@ def move(arguments: argparse.Namespace) -> int:
     from waterclock.pipelines.moving import to_spark
     from waterclock.pipelines.returning import to_local
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.streaming.places.place import place_of
     from waterclock.streaming.toml.config import load
 
     config, to_here = load(arguments.pipeline), arguments.engine == "local"
-    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{arguments.engine}"
-    new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
-    conf = conf_for(
-        config.checkpoint if to_here else new,
-        {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})},
-    )
+    new = _new(arguments, config, arguments.engine)
+    conf = conf_for(config.checkpoint if to_here else new, config.spark_conf, arguments.master)
     log = Path(arguments.pipeline).resolve().with_name(f"{config.name}-spark.log")  # no part of the old checkpoint
 
     def begin(count: int | None) -> Any:
@@ -182,6 +196,20 @@ def move(arguments: argparse.Namespace) -> int:
         return _say(arguments, to_spark(config, new, begin, arguments.buckets, _report))
     local = replace(config.local, buckets=arguments.buckets or config.local.buckets)
     return _say(arguments, to_local(replace(config, local=local), Path(str(new)), begin, _report), "local")
+
+
+def _new(arguments: argparse.Namespace, config: Config, behind: object) -> Place:
+    """Where the new checkpoint is to lie; UsageError if source or sink lie there."""
+    from pathlib import Path
+
+    from waterclock.streaming.places.place import place_of
+    from waterclock.streaming.toml.table import check_places
+
+    beside = config.checkpoint.parent / f"{config.checkpoint.name}-{behind}"
+    new = place_of(arguments.to, Path.cwd()) if arguments.to else beside
+    for outlet in config.outlets:
+        check_places(None, getattr(config.source, "path", None), new, getattr(outlet.sink, "path", None))
+    return new
 
 
 def _say(arguments: argparse.Namespace, made: Any, engine: str = "spark") -> int:

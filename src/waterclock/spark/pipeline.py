@@ -11,9 +11,8 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
     2. begin   3. refuse what is applied   4. write   5. commit
 
 With a source and sinks of ours 2 to 5 are done by a thread, while Spark notes the batch as done and is at the next one,
-which waits for it behind its own step 1 (batch/beside.py; what a kill leaves then: checkpoint/taken_back.py).
-
-Where the source brings changes of tables there are no rules: its packed rows are the result frames.
+which waits for it behind its own step 1 (batch/beside.py; what a kill leaves then: checkpoint/taken_back.py). Where the
+source brings changes of tables there are no rules: its packed rows are the result frames.
 
 A bounded run (`--once`) ends with the closing heartbeat: nothing stays held but what lies behind a gap with `hold`. A live
 run ends on Ctrl-C or `end`, or when its source was closed: when the watermark passes everything.
@@ -97,8 +96,7 @@ class Pipeline:
         self._source, self._clock, self._session = source, SystemClock(), getattr(source, "sparkSession", None)
         folder = place_of(checkpoint, Path.cwd())
         check_source(source, rules)
-        for outlet in self._outlets:
-            check_places(None, getattr(source, "path", None), folder, outlet.path)
+        self.check_place(folder)
         self._have(Checkpoint(folder))
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
@@ -204,6 +202,11 @@ class Pipeline:
             self._reads.begin(self._owner.epoch, max(self._outlets.held(checkpoint)))
             self._account.holds(self._outlets.first.sink.totals())
 
+    def check_place(self, checkpoint: Place) -> None:
+        """UsageError if it, the source and a sink lie in each other."""
+        for outlet in self._outlets:
+            check_places(None, getattr(self._source, "path", None), checkpoint, outlet.path)
+
     @property
     def checkpoint(self) -> Checkpoint:
         return self._checkpoint
@@ -212,8 +215,10 @@ class Pipeline:
         """What its state depends on."""
         return settings_of(self._stream.settings(), self._rules, self._delay_us, self.buckets)
 
-    def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
-        """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
+    def kept(self, session: SparkSession | None = None) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
+        """Checkpoint, rules, sink, and what that is written, once all is checked; UsageError if there is no state yet."""
+        self._checkpoint.refuse_without_state()
+        self.check(session)
         only = self._outlets.only()
         return self._checkpoint, self._rules, only.sink, only.schema
 

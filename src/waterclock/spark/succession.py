@@ -2,7 +2,7 @@
 
 The run and the command that carries speak by two files in the run's checkpoint, each written by one of them:
 
-    waterclock.asked       by the command: which one, the new folder, and "record" or "halt"
+    waterclock.asked       by the command: which one, its version, the new folder, and "record" or "halt"
     waterclock.answered    by the run: "recording" since a batch, "halted" behind one, "switched", or why it goes on alone
 
 Rule 1: the run alone hands its sink over. Until then it can go on with its old checkpoint at any moment, and does so when
@@ -13,14 +13,17 @@ Rule 3: the run has halted when its sink has all that Spark notes as done: a bat
 Rule 4: the command has the new folder's lock while it is at work. Once that is free, the old folder says whether the new
         one is to take its place (checkpoint/state_files.py), or the command is gone.
 Rule 5: what a killed run or command left asked counts no more at the next start; a warning says so.
+Rule 6: the command is of the run's version, machine and user: the run reads what it wrote, and goes on in its folder.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -28,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.clock import Clock
-from waterclock.errors import WaterclockError
+from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
 from waterclock.spark.batch.batches import spark_ms
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -36,7 +39,7 @@ from waterclock.spark.checkpoint.state_files import is_carried_over
 from waterclock.spark.packing.recording import FLAG, BatchNote, note
 from waterclock.streaming import frames
 from waterclock.streaming.checkpoint import stored, write
-from waterclock.streaming.owner import is_free
+from waterclock.streaming.owner import LOCK, is_free
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -53,10 +56,17 @@ class Halt(Exception):
     """The end of a query whose run waits for another checkpoint."""
 
 
+def release() -> str:
+    """This waterclock's version; nothing where it was sent along and is not installed."""
+    with suppress(PackageNotFoundError):
+        return version("waterclock")
+    return ""
+
+
 def said(file: Path) -> dict[str, Any]:
-    """What one of the two files says; nothing if it is not there."""
-    with suppress(FileNotFoundError):
-        return stored(file) if file.exists() else {}
+    """What one of the two files says; nothing if it is not there, or was taken away meanwhile: no run ends by it."""
+    with suppress(StateMismatch):
+        return stored(file)
     return {}
 
 
@@ -106,7 +116,7 @@ class Succession:
             self._ask, self._first = asked, None
         if not self._ask:
             return
-        why = self._refusal(asked["step"]) if is_new else self._why_alone(asked, is_free(Path(self._ask["to"])))
+        why = self._refusal() if is_new else self._why_alone(asked, is_free(Path(self._ask["to"])))
         if why:
             self._go_on_alone(why)
         elif asked["step"] == HALT and self._first is not None:
@@ -137,9 +147,11 @@ class Succession:
             if self._first is None or batch_id < self._first or self._given_up:
                 return
             lacks = next((why for frame in taken if (why := frames.note(frame, "unrecorded"))), None)
+            aside = ({"results": frames.note(frame, "put_aside") or 0} for frame in taken)  # the buckets made them
             try:
                 if lacks is None:
-                    note(Path(self._ask["records"]), batch_id, BatchNote(spark_ms(batch.offsets), batch.counters))
+                    noted = BatchNote(spark_ms(batch.offsets), frames.sum_counters([batch.counters, *aside]))
+                    note(Path(self._ask["records"]), batch_id, noted)
             except OSError as error:
                 lacks = f"{error.filename}: {error.strerror or error}"
             if lacks:
@@ -170,14 +182,19 @@ class Succession:
         self._answer(SWITCHED)
         self._forget()
 
-    def _refusal(self, step: str) -> str:
+    def _refusal(self) -> str:
         """Why the run cannot do what is asked first."""
+        own, others, new = release(), self._ask.get("version"), Path(self._ask["to"])
         try:
             self._check()
         except WaterclockError as error:
             return str(error)
-        if step != RECORD:
+        if self._ask["step"] != RECORD:
             return "it has given up already what the command goes on with"
+        if own != others:
+            return f"the run is of waterclock {own}, the command of {others}: give it with that of the run"
+        if not all(os.access(each, os.R_OK | os.W_OK) for each in (new, new / LOCK)):
+            return f"the run does not see {new}, or may not write there: give the command on its machine, as its user"
         if not self._master.startswith("local"):
             return f"the run is on {self._master}, and its state can be carried over only while it does not run"
         return ""

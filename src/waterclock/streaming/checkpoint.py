@@ -29,11 +29,13 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.owner import LOCK, OWNERS
-from waterclock.streaming.places.place import Place, names_in, remove, write_whole
+from waterclock.streaming.places.place import Place, is_remote, names_in, place_of, remove, write_whole
 from waterclock.streaming.state import bucket
 from waterclock.streaming.toml.config import SERVED
+from waterclock.streaming.toml.table import is_in, real
 
 NOTES, MARK, OVER = "waterclock.json", "waterclock.removing", "carried-over.json"
+_HEIRS = 20  # one that was put back from a copy may be its own
 _BESIDE_IT = {"spark.log", LOCK, OWNERS}
 
 
@@ -104,14 +106,20 @@ def lies_where_it_was_made(path: Place) -> bool:
 
 
 def refuse_handed_over(checkpoint: Place, query_id: str | None) -> None:
-    """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this."""
-    heir = heir_of(checkpoint)
-    if query_id is not None and heir.get("query_id") == query_id:
-        raise StateMismatch(
-            f"the state of the checkpoint {checkpoint} was carried over to {heir.get('to')}, to which the sink "
-            "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no more "
-            "use, and may be removed"
-        )
+    """Raise StateMismatch if the sink, whose last batch the query wrote, belongs to the one that took the place of this, or
+    of that one, as far as they are on this machine."""
+    place = checkpoint
+    for _ in range(_HEIRS):
+        if not (heir := heir_of(place)) or (place := place_of(heir["to"], Path("/"))) == checkpoint:
+            return
+        if query_id is not None and heir.get("query_id") == query_id:
+            raise StateMismatch(
+                f"the state of the checkpoint {checkpoint} was carried over to {place}, to which the sink "
+                "belongs now: name that one as checkpoint, with the engine that it was carried to. The old one is of no "
+                "more use, and may be removed"
+            )
+        if is_remote(place):
+            return
 
 
 def heir_of(checkpoint: Place) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def give_sink(
 
 def refuse_in_each_other(old: Place, new: Place) -> None:
     """Raise UsageError for a new checkpoint that lies in the old one, or around it, or is it."""
-    if new == old or old in new.parents or new in old.parents:
+    if is_in(real(new), real(old)) or is_in(real(old), real(new)):
         raise UsageError(f"the new checkpoint {new} and the old one lie in each other: name another folder (--to)")
 
 

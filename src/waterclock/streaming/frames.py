@@ -112,6 +112,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
     newest      the largest time of an event which that step took, in microseconds
     refused     the compiled modules that could not be loaded where they were made (spark/packing/operator.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names
+    put_aside   so many results, which the table does not keep, are dead letters
     """
     said = {name.encode(): json.dumps(value).encode() for name, value in notes.items()}
     return rows.replace_schema_metadata({**(rows.schema.metadata or {}), **said})

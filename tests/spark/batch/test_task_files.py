@@ -52,6 +52,16 @@ def written(files: ResultFiles, out: list[pa.Table]) -> list[dict[str, Any]]:
     return [row for file in files_in(out) for row in pq.read_table(f"{files.folder}/{file.name}").to_pylist()]
 
 
+def test_results_that_the_table_does_not_keep_are_counted_where_they_were_put_aside(files: ResultFiles) -> None:
+    rows, place = results(0, 3), SCHEMA.get_field_index("due")
+    far = rows.set_column(
+        place, SCHEMA.field(place), pa.array([1, 2, -(2**62)], pa.int64()).cast(SCHEMA.field(place).type)
+    )
+    out = told(replace(files, far="too far"), frames.with_counters(far, {"events": 3}))
+    assert [frames.note(frame, "put_aside") for frame in out] == [None, 1, None]
+    assert [file.rows for file in files_in(out)] == [2]
+
+
 def test_rows_go_into_the_file_and_all_that_a_frame_says_beside_them_goes_on(files: ResultFiles) -> None:
     rows = frames.with_counters(results(0, 3), {"events": 5, "late": 1})
     rows = frames.noted(rows, watermark=44, newest=55, refused="why")

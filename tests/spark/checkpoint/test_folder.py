@@ -103,6 +103,19 @@ def test_a_damaged_file_of_a_checkpoint_is_told_by_its_name(tmp_path: Path, name
         old.claim({"rules": "r"}) if name == "waterclock.json" else old.query_id()
 
 
+@pytest.mark.parametrize("folder", ["offsets", "commits"])
+@pytest.mark.parametrize("content", [b"", b"v1", b'v1\n{"next', b"\x00" * 20, b"\xff"])
+def test_an_end_of_sparks_logs_that_was_cut_is_told_by_its_name_before_spark_is_started(
+    tmp_path: Path, folder: str, content: bytes
+) -> None:
+    """Spark's own words were followed by "the same command goes on from there", where it never would."""
+    old = checkpoint(tmp_path / "cp", 2)
+    (old.local / "commits").mkdir()
+    (old.local / folder / "1").write_bytes(content)
+    with pytest.raises(UsageError, match=rf"{folder}/1 is damaged: .*or start over with --fresh"):
+        old.claim({"rules": "r"})
+
+
 def test_closing_is_one_heartbeat_however_often(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "cp", 1)
     old.claim({})

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from tests.spark.rescaling.staged import STAGES, expected, go_on_with, next_stag
 from waterclock import cli
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.local.command import configured
+from waterclock.pipelines import moving
 from waterclock.pipelines.moving import to_spark
 from waterclock.spark.pipeline import configured as on_spark
 from waterclock.streaming.toml.config import load
@@ -195,6 +197,21 @@ def test_what_was_killed_is_carried_over_once_it_has_ended(tmp_path: Path) -> No
     run_locally(file)
     with pytest.raises(AssertionError, match="before Spark is started"):
         to_spark(load(file), tmp_path / "new", nothing)
+
+
+def test_files_are_told_by_the_names_that_spark_knows_them_by(tmp_path: Path) -> None:
+    """It knows no "..": under another name it would read them again."""
+    file, deep = make_pipeline(tmp_path, orders(5), 1), tmp_path / "deep" / "pipeline.toml"
+    deep.parent.mkdir()
+    deep.write_text(file.read_text().replace('path = "in"', 'path = "../in"'))
+    sink = SimpleNamespace(totals=dict)
+    kept: Any = SimpleNamespace(
+        checkpoint=tmp_path, rules=None, batch_id=1, stored=[], shelf=None, clock={}, sink=sink,
+        places=[{"files": [["000.jsonl", 1]]}, {"files": [["gone.jsonl", 1]]}],
+    )  # fmt: skip
+    written = (tmp_path / "in" / "000.jsonl").stat().st_mtime_ns // 1_000_000
+    taken = moving._state_of(load(deep), kept).taken
+    assert taken == {f"{tmp_path}/in/000.jsonl": written, f"{tmp_path}/in/gone.jsonl": 0}
 
 
 def test_csv_is_refused_by_name(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescaling.carry import Rescale, carry_offsets
+from waterclock.streaming.checkpoint import refuse_in_each_other
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -73,10 +74,42 @@ def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
         again._refuse_other_things()
 
 
+@pytest.mark.parametrize("name", ["old", "old/inside", "new/../old/inside", "link/inside", "."])
+def test_a_new_checkpoint_in_the_old_one_or_around_it_is_refused_however_it_is_named(
+    pair: tuple[Checkpoint, Checkpoint], name: str
+) -> None:
+    """Whoever removes the old one then would remove both."""
+    old, new = pair
+    (new.local.with_name("link")).symlink_to(old.local)
+    with pytest.raises(UsageError, match="lie in each other"):
+        refuse_in_each_other(old.path, new.local.parent / name)
+    refuse_in_each_other(old.path, new.path)
+
+
 def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Checkpoint]) -> None:
     old, new = pair
     (old.path / "offsets" / "7").write_text("v2\n{}")
     with pytest.raises(UsageError, match="version 'v2' of Spark's logs"):
+        carry_offsets(old, new, 7, 8)
+
+
+def test_nothing_is_laid_into_a_folder_that_was_taken_over_meanwhile(
+    pair: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = pair
+    session, laid = SimpleNamespace(conf={}), list[str]()
+    made = Rescale(cast(Any, session), old, new, Rules("key", "time"), 64, lambda told: None)
+    monkeypatch.setattr(made._owner, "check", lambda: laid.append("checked"))
+    monkeypatch.setattr(made, "lay_beside", lambda done: laid.append("laid") or ({}, 9))
+    made.complete(7, 0)
+    assert laid == ["checked", "laid"]
+
+
+@pytest.mark.parametrize("cut", ["", "v1", 'v1\n{"batchWater'])
+def test_a_log_that_was_cut_short_is_told_by_its_name(pair: tuple[Checkpoint, Checkpoint], cut: str) -> None:
+    old, new = pair
+    (old.local / "offsets" / "7").write_text(cut)
+    with pytest.raises(StateMismatch, match=r"old/offsets/7 is damaged: .*Restore the checkpoint and the sink"):
         carry_offsets(old, new, 7, 8)
 
 
@@ -124,6 +157,14 @@ def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, C
         state_files.refuse_handed_over(new, LastBatch("old", 8))
     with pytest.raises(StateMismatch, match="was carried over to"):
         state_files.refuse_handed_over(old, LastBatch("new", 9))
+    newer = Checkpoint(new.local.with_name("newer"))
+    newer.local.mkdir()
+    (newer.local / "metadata").write_text(json.dumps({"id": "newer"}))
+    state_files.carried_over(new, newer)
+    with pytest.raises(StateMismatch, match=f"{old.path} was carried over to {newer.path}"):
+        state_files.refuse_handed_over(old, LastBatch("newer", 9))
+    state_files.carried_over(newer, old)  # a copy of it that was put back
+    state_files.refuse_handed_over(old, LastBatch("somebody's", 9))
     (new.path / state_files.PARTS).mkdir()
     state_files.refuse_handed_over(new, LastBatch("new", 9))
     assert not (new.path / state_files.CARRYING).exists()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tests.spark.rescaling.kill_driver import STEPS, death_behind
@@ -170,6 +174,8 @@ def test_what_cannot_be_carried_over_is_refused_in_a_sentence(spark: SparkSessio
     run(spark, file)
     with pytest.raises(UsageError, match="lie in each other"):
         carry(spark, file, 64, tmp_path / "checkpoint" / "inside")
+    with pytest.raises(UsageError, match=r"source folder .* lie in each other"):
+        carry(spark, file, 64, tmp_path / "in" / "new")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("kept")
     with pytest.raises(UsageError, match=r"holds other things \(mine.txt"):
@@ -215,3 +221,46 @@ def test_what_is_no_checkpoint_with_state_is_told_before_spark_starts(
 ) -> None:
     assert cli.main(["state", "show", str(tmp_path)]) == 2
     assert "holds no state of rules yet" in capsys.readouterr().err
+
+
+def test_what_spark_throws_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damaged(*_: object) -> None:
+        raise Py4JError(
+            "An error occurred while calling o7.load.\norg.apache.spark.SparkException: 5.changelog is cut\n\tat f"
+        )
+
+    monkeypatch.setattr("waterclock.spark.session.session.start", lambda *_: SimpleNamespace(spark=None))
+    monkeypatch.setattr("waterclock.spark.rescaling.stored.look", damaged)
+    (tmp_path / "waterclock.json").write_text('{"buckets": 4}')
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    assert cli.main(["state", "show", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "SparkException: 5.changelog is cut. What was committed stays" in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("rescale", "--buckets", "64", "--live"), ("move", "--engine", "local")])
+def test_a_new_checkpoint_among_what_the_source_reads_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """The next start would refuse it, when the sink is handed over."""
+    file = staged_pipeline(tmp_path, rows=5)
+    assert cli.main(["state", command[0], str(file), *command[1:], "--to", str(tmp_path / "in" / "new")]) == 2
+    assert re.search("source folder .* lie in each other", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "command", [("rescale", "--buckets", "64"), ("move", "--engine", "local")], ids=lambda each: each[0]
+)
+def test_where_nothing_ran_yet_the_command_makes_nothing_and_the_pipeline_begins_as_it_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    file = staged_pipeline(tmp_path, rows=5)
+    assert cli.main(["state", command[0], str(file), *command[1:]]) == 2
+    assert "holds no state of rules yet" in capsys.readouterr().err
+    assert not (tmp_path / "checkpoint").exists()
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == []

@@ -10,7 +10,9 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,13 +38,17 @@ from tests.spark.rescaling.moved import (
 from tests.spark.rescaling.staged import STAGES, go_on_with, next_stage
 from waterclock import Rules, cli
 from waterclock.errors import StateMismatch, WaterclockError
-from waterclock.local.command import configured
+from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.command import configured, source_of
 from waterclock.local.snapshots import Written
 from waterclock.pipelines import returning
-from waterclock.pipelines.returning import to_local
+from waterclock.pipelines.returning import _Stop, to_local
+from waterclock.sinks import LastBatch
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured as on_spark
 from waterclock.spark.rescaling import stored
 from waterclock.spark.rescaling.parts import StateClock, StateSeen
+from waterclock.streaming.checkpoint import Removal
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -231,3 +237,47 @@ def test_a_bucket_is_written_before_the_next_one_is_read(monkeypatch: pytest.Mon
     returning._written(None, checkpoint, StateSeen(3, 16, 1, StateClock(), ()), Rules("key", "time"), 3, 4, write)
     assert told == ["read", "written [0]", "read", "written [1]", "read", "written [2]"]
     assert lasting == [False, False, True]
+
+
+def test_all_files_that_batches_took_come_along_where_spark_has_put_its_old_entries_together(tmp_path: Path) -> None:
+    """Its entries go ten minutes behind that, and its offsets twenty batches on; the last entry is of no batch yet."""
+    file, last = make_pipeline(tmp_path, orders(5), 1), 41
+    old = Checkpoint(tmp_path / "checkpoint")
+    for number in (*range(last - 19, last + 1),):
+        spark_noted(old.local / "offsets" / str(number), {"batchWatermarkMs": 0}, {"logOffset": number})
+        spark_noted(old.local / "commits" / str(number), {"nextBatchWatermarkMs": 70})
+    for name, first, behind in [("39.compact", 0, 40), *((str(n), n, n + 1) for n in (38, 40, 41, 42))]:
+        taken = [{"path": f"file:///in/{n}%20.jsonl", "timestamp": n, "batchId": n} for n in range(first, behind)]
+        spark_noted(old.local / "sources" / "0" / name, *taken)
+    stop = returning._stop(load(file), old, StateSeen(last, 16, 2, StateClock(), ()), last)
+    assert [name for name, _ in stop.place["files"]] == [f"{n} .jsonl" for n in range(last + 1)]
+    assert stop.clock == {"files": 70_000}
+
+
+@pytest.mark.parametrize(("place", "name"), [(Removal, "serves"), (LocalCheckpoint, "carry")])
+def test_what_a_killed_try_left_is_begun_anew_with_another_number_of_buckets_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    config, old, new = (
+        load(make_pipeline(tmp_path, orders(5), 1)),
+        Checkpoint(tmp_path / "checkpoint"),
+        tmp_path / "new",
+    )
+    spark_noted(old.local / "offsets" / "0", {}, {"logOffset": 0})
+    spark_noted(old.local / "commits" / "0", {})
+    sink: Any = SimpleNamespace(last_applied=lambda: LastBatch("old", 0))
+    assert config.rules is not None
+    new.mkdir()
+    (new / ".waterclock.json.new").touch()
+    for buckets in (4, 16):
+        assert returning._refuse(old, sink, new) == 0
+        each = replace(config, local=replace(config.local, buckets=buckets))
+        source, made = source_of(config.source, config.rules, 0), LocalCheckpoint(new, str(old.path))
+        with closing(source), closing(made), death_at(place, name, monkeypatch):
+            returning._noted(made, source, each, "out.db", "new", _Stop(0, {}, {}, {}))
+    assert returning._refuse(old, sink, new) == 0
+
+
+def spark_noted(file: Path, *lines: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(["v1", *(json.dumps(line, separators=(",", ":")) for line in lines)]))

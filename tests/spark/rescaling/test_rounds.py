@@ -20,9 +20,11 @@ from waterclock.spark.packing import recording
 from waterclock.spark.packing.recording import BatchNote
 from waterclock.spark.rescaling import live
 from waterclock.spark.rescaling.live import LiveRescale
-from waterclock.spark.succession import ANSWERED, ASKED, HALT, SWITCHED, said
+from waterclock.spark.rescaling.stored import StateQuery
+from waterclock.spark.succession import ANSWERED, ASKED, HALT, HALTED, RECORD, SWITCHED, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
+from waterclock.streaming.owner import Owner
 
 RULES = Rules("key", "time")
 KEYS = [f"k{n}" for n in range(40)]
@@ -142,11 +144,52 @@ def test_without_a_run_or_with_other_rules_there_is_nothing_to_ask(moving: LiveR
         moving.move()
 
 
+def test_a_query_that_somebody_stopped_is_not_waited_for(tmp_path: Path) -> None:
+    query: Any = object.__new__(StateQuery)
+    query._new, query._query = Checkpoint(tmp_path), SimpleNamespace(awaitTermination=lambda seconds: True)
+    with pytest.raises(WaterclockError, match="was stopped: nothing was handed over"):
+        query.batch(0, lambda: None)
+
+
+def test_a_second_command_is_refused_and_leaves_what_the_first_one_asks(
+    moving: LiveRescale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (moving._old.local / "waterclock.json").write_text(json.dumps({"buckets": 4, "rules": repr(RULES)}))
+    first, run = Owner(moving._new.local), Owner(moving._old.local)
+    first.take(), run.take()
+    asked = {"id": "the first one's", "step": RECORD, "to": str(moving._new.path)}
+    (moving._old.local / ASKED).write_text(json.dumps(asked))
+    with pytest.raises(UsageError, match=r"another command carries its state over, to .*/new: wait for its end"):
+        moving.move()
+    monkeypatch.setattr(moving, "_refuse_what_cannot_move", lambda: None)  # it asked a moment later
+    with pytest.raises(UsageError):
+        moving.move()
+    assert said(moving._old.local / ASKED) == asked
+    first.let_go(), run.let_go()
+
+
 def test_a_run_that_does_not_answer_is_left_as_it_was(moving: LiveRescale, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PATIENCE_S", 0.0)
     moving._ask("record")
     with pytest.raises(UsageError, match="did not answer for 0 s, and goes on as it was"):
         moving._answer("recording")
+
+
+def test_a_run_whose_batch_takes_long_is_waited_for_with_a_word(
+    moving: LiveRescale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, told = ManualClock(), list[str]()
+    monkeypatch.setattr(clock, "sleep_s", clock.advance_s)
+    moving._clock, moving._report = clock, told.append
+
+    def look() -> None:
+        if clock.monotonic_s() - began_s > 2.5 * live.PATIENCE_S:
+            (moving._old.local / ANSWERED).write_text(json.dumps({"id": moving._query_id, "step": HALTED}))
+
+    began_s = clock.monotonic_s()
+    monkeypatch.setattr(moving, "look", look)
+    assert moving._answer(HALTED)["step"] == HALTED
+    assert told == ["the run has not halted yet, and is waited for"] * 2
 
 
 def test_an_answer_that_comes_while_the_last_one_is_read_is_heard(

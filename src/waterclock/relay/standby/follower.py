@@ -80,13 +80,14 @@ class StandbyFollower:
 
     # What comes
 
-    def settle(self, message: Message) -> int:
-        """Take in a record of TOPIC.settled; how many records of the input that let go on."""
+    def settle(self, message: Message) -> None:
+        """Take in a record of TOPIC.settled, and what it lets go on of the input."""
         self._replay.apply(message)
         self.settled_position = message.offset() + 1
         self.checkpoints.is_changed = True
         self.settle_reached(self.settled_position)
-        return self._file() if self.held and self._is_decided(self._doubtful) else 0
+        if self.held and self._is_decided(self._doubtful):
+            self._file()
 
     def settle_reached(self, offset: int) -> None:
         """TOPIC.settled was read up to here. Step 2 ends where it ended when that began."""
@@ -94,10 +95,11 @@ class StandbyFollower:
             self._replay.look_behind()
             self.is_settled = True
 
-    def file(self, messages: Sequence[Message]) -> int:
-        """File records of the input, in their order; how many were new."""
+    def file(self, messages: Sequence[Message]) -> None:
+        """File records of the input, in their order."""
         self.held += messages
-        return 0 if self._doubtful >= 0 and not self._is_decided(self._doubtful) else self._file()
+        if self._doubtful < 0 or self._is_decided(self._doubtful):
+            self._file()
 
     def reached(self, offset: int) -> None:
         """librdkafka says that the input was read up to here; `behind` counts from there."""
@@ -107,7 +109,7 @@ class StandbyFollower:
         """How many offsets of the input are to be filed, if it ends there."""
         return max(0, end - (self.position if self.held else max(self.position, self._reached)))
 
-    def _file(self) -> int:
+    def _file(self) -> None:
         moves = self._replay.log_span.moves
         news = read(self.held, self.position, moves)
         bad = (message for message, _ in news.bad if any(name == ORIGIN for name, _ in headers_of(message) or ()))
@@ -126,7 +128,6 @@ class StandbyFollower:
             self._replay.log_span.volume.grow(self.position, size)
             self._bytes += size
         self.held = [message for message in self.held if message.offset() >= self._doubtful >= 0]
-        return news.looked_at
 
     def _is_decided(self, offset: int) -> bool:
         return self._replay.answered > offset or self._replay.log_span.moves.is_copy(offset)

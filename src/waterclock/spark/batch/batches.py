@@ -58,7 +58,8 @@ def writing(files: ResultFiles, shape: Shape) -> Callable[[Iterator[pa.RecordBat
             for batch in batches:
                 for frame in batch.column("frame").to_pylist():
                     yield from map(_as_row, _left_of(frames.from_bytes(frame), writer, shape))
-            yield from map(_as_row, _file_frame(writer.end()))
+            if (file := writer.end()) is not None:
+                yield _as_row(pa.Table.from_pylist([asdict(file)], schema=frames.FILE_SCHEMA))
         except BaseException:
             writer.drop()
             raise
@@ -79,12 +80,8 @@ def _left_of(frame: pa.Table, writer: PartWriter, shape: Shape) -> Iterator[pa.T
     letters = writer.add(shape.of(frame))
     yield pa.table({}).replace_schema_metadata(frame.schema.metadata)  # all that it says beside its rows
     if letters.num_rows:
-        yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
-
-
-def _file_frame(file: ResultFile | None) -> Iterator[pa.Table]:
-    if file is not None:
-        yield pa.Table.from_pylist([asdict(file)], schema=frames.FILE_SCHEMA)
+        counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
+        yield frames.noted(counted, put_aside=letters.num_rows)
 
 
 def _as_row(frame: pa.Table) -> pa.RecordBatch:

@@ -58,6 +58,7 @@ class PlannedOutlet:
         outlet = sink if isinstance(sink, Outlet) else Outlet(sink)
         self.sink = sink_of(outlet.sink)
         self._step = outlet.step
+        self.needs_no_spark = outlet.step is None and getattr(self.sink, "needs_no_spark", False)
         self.columns = outlet.columns
         self.takes = outlet.takes
         if (reached_by := getattr(self.sink, "reached_by", None)) is not None:
@@ -69,11 +70,6 @@ class PlannedOutlet:
             raise UsageError(_ALONE.format(self.sink.describe(), "'query', 'transform' or 'takes'"))
         self._reshapes: ResultStep | ChosenColumns | None = None
         self.schema: pa.Schema | None = None  # of what the sink is given, once that is known
-
-    @property
-    def has_step(self) -> bool:
-        """Whether Spark does something with results on their way to it."""
-        return self._step is not None
 
     @property
     def path(self) -> Path | None:
@@ -204,7 +200,7 @@ class Outlets:
     @property
     def need_no_spark(self) -> bool:
         """Whether all write without it, so that it may be at the next batch meanwhile (beside.py)."""
-        return all(getattr(outlet.sink, "needs_no_spark", False) and not outlet.has_step for outlet in self._all)
+        return all(outlet.needs_no_spark for outlet in self._all)
 
     def write(self, session: SparkSession, batch: Batch) -> Batch | None:
         """Each writes its part of `batch`, once. The value is what the first one wrote; None if that one had it already."""

@@ -88,6 +88,16 @@ _CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to
 }
 
 
+def logged(file: Place) -> tuple[str, dict[str, Any], list[str]]:
+    """A file of Spark's log of batches: version, what it says (of offsets: watermark, moment, settings), a line for each
+    source. StateMismatch if it is damaged."""
+    try:
+        version, noted, *sources = file.read_text().splitlines()
+        return version, json.loads(noted), sources
+    except ValueError as error:
+        raise damaged(file, str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A checkpoint folder; it need not exist yet."""
@@ -182,7 +192,13 @@ class Checkpoint:
         self.refuse_others(settings)
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
-        """Raise StateMismatch if the checkpoint was made with other settings; nothing is written."""
+        """Raise StateMismatch if the checkpoint was made with other settings, or the end of Spark's logs is damaged, of
+        which Spark would not say what helps; nothing is written."""
+        for folder in ("offsets", "commits"):
+            if (
+                isinstance(self.path, Path) and (last := self._last(folder)) is not None
+            ):  # stores of URIs have whole files
+                logged(self.path / folder / str(last))
         file = self.path / NOTES
         if not file.exists():
             return
@@ -218,7 +234,9 @@ class Checkpoint:
         return kept if isinstance(kept, int) else None
 
     def refuse_without_state(self) -> None:
-        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over."""
+        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over;
+        StateMismatch if it is another engine's."""
+        self.refuse_another_engine()
         if self.buckets() is None or self.last_done() is None:
             raise UsageError(
                 f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "

@@ -3,9 +3,10 @@
 Where batches are written beside Spark's next one (batch/beside.py), a kill may leave the sink without the last batch that
 is done. Let that be batch N. Spark has state of version N+1 then, may have planned N+1, and may have stored version N+2.
 
-    1. state of version N+2 and behind goes: it is of a batch that will be planned anew, and may read other rows then
+    1. state of version N+1 and behind goes: N+1 is planned anew, and may read other rows then; and so may N, of which a
+       file is gone by then: Spark would load a snapshot of the first time below what was written the second
     2. offsets/N+1 goes
-    3. commits/N goes: Spark runs batch N again, from offsets/N and state of version N, as behind any kill
+    3. commits/N goes: Spark runs batch N again, from offsets/N and state of version N
     4. the mark goes
 
 Rule 1: each step is on the disk before the next one begins. Killed between two, the next start does all of them again.
@@ -50,7 +51,7 @@ def take_back(checkpoint: Checkpoint, held: int) -> None:
     lacking, folder = held + 1, checkpoint.local
     if lacking == checkpoint.last_done() and checkpoint.offsets(lacking) is not None:
         for store in folder.glob("state/*/*"):
-            _remove(store, lacking + 2)  # 1
+            _remove(store, lacking + 1)  # 1
         _remove(folder / "offsets", lacking + 1)  # 2
         _remove(folder / "commits", lacking)  # 3
         log.warning("a run was killed before batch %d, which Spark has done, was in the sink: it is run again", lacking)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescaling.carry import Carry, Report, lay_offsets, settings_of
+from waterclock.spark.rescaling.carry import Carry, Report, known, lay_offsets
 from waterclock.spark.rescaling.parts import StateClock, StateSeen, state_seen
 from waterclock.spark.rescaling.stored import PARTS, parts_of
 from waterclock.streaming.checkpoint import write
@@ -88,10 +88,10 @@ class Arrival(Carry):
         """See `Carry`."""
         return self._ms
 
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
         given, new = self._given, self._new
-        beside = settings_of(new.path / "offsets" / "0") | {"batchWatermarkMs": self._ms}
+        beside = known(new.path / "offsets" / "0")[0] | {"batchWatermarkMs": self._ms}
         at = {"logOffset": 0} if given.taken is not None else given.place
         lay_offsets(new, [(beside, [json.dumps(at, separators=(",", ":")), "-"])], self._ms)
         make_folder(new.heartbeats)
@@ -101,7 +101,7 @@ class Arrival(Carry):
         else:
             new.begin_at(given.first or {})
         write(new.path / "waterclock.sink", given.place_of_sink)
-        return self._settings, given.batch_id + 1
+        return self._settings, done + 1
 
     def counted(self, before: StateSeen) -> int:
         """See `Carry`: what a clean end writes, no batch counts."""

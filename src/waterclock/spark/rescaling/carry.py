@@ -33,7 +33,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -43,7 +43,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Sink
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.checkpoint.folder import Checkpoint, others_in
+from waterclock.spark.checkpoint.folder import Checkpoint, logged, others_in
 from waterclock.spark.rescaling.parts import StateSeen
 from waterclock.spark.rescaling.stored import PARTITIONS, PartsProcessor, StateQuery, Written, lay_down, look, parts
 from waterclock.streaming.buckets import checked
@@ -65,13 +65,10 @@ _NEXT = "nextBatchWatermarkMs"
 
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
-    noted = json.loads(_lines(old.path / "commits" / str(done))[1])
+    noted, _ = known(old.path / "commits" / str(done))
     reached = new.last_done()
     before = 1 if reached else 0  # Spark asks for the offsets before the last ones, unless these are batch 0's
-    logs = []
-    for number in range(done - before, begun + 1):
-        _, beside, *sources = _lines(old.path / "offsets" / str(number))
-        logs.append((json.loads(beside), sources))
+    logs = [known(old.path / "offsets" / str(number)) for number in range(done - before, begun + 1)]
     lay_offsets(new, logs, noted.get(_NEXT), before)
     if (old.path / "sources").is_dir():
         copy_folder(old.path / "sources", new.path / "sources")
@@ -85,32 +82,30 @@ def lay_offsets(
     that follows that, None if nothing is noted of it."""
     last = new.last_done()
     assert last is not None
-    conf = settings_of(new.path / "offsets" / str(last))["conf"]
-    reached = json.loads(_lines(new.path / "commits" / str(last))[1]) | ({} if next_ms is None else {_NEXT: next_ms})
+    (settings, _), (done, _) = (known(new.path / folder / str(last)) for folder in ("offsets", "commits"))
+    reached = done | ({} if next_ms is None else {_NEXT: next_ms})
     for folder in ("offsets", "commits", "sources"):
         with suppress(FileNotFoundError):
             remove(new.path / folder)
     for folder in ("offsets", "commits"):
         make_folder(new.path / folder)
     for number, (beside, sources) in enumerate(batches, last - before):
-        write(new.path / "offsets" / str(number), "\n".join([_VERSION, json.dumps({**beside, "conf": conf}), *sources]))
+        write(
+            new.path / "offsets" / str(number),
+            "\n".join([_VERSION, json.dumps({**beside, "conf": settings["conf"]}), *sources]),
+        )
     write(new.path / "commits" / str(last), f"{_VERSION}\n{json.dumps(reached)}")
 
 
-def settings_of(offsets: Place) -> dict[str, Any]:
-    """What Spark notes of a batch beside its offsets: watermark, moment, settings."""
-    found: dict[str, Any] = json.loads(_lines(offsets)[1])
-    return found
-
-
-def _lines(file: Place) -> list[str]:
-    lines = file.read_text().splitlines()
-    if lines[0] != _VERSION:
+def known(file: Place) -> tuple[dict[str, Any], list[str]]:
+    """What a file of Spark's log says, as in `logged`; UsageError if it is of another version."""
+    version, noted, sources = logged(file)
+    if version != _VERSION:
         raise UsageError(
-            f"{file} is of the version {lines[0]!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
+            f"{file} is of the version {version!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
             "out the settings of [spark.conf] that choose another one, or use the waterclock that goes with that Spark"
         )
-    return lines
+    return noted, sources
 
 
 Report = Callable[[str], None]
@@ -154,12 +149,12 @@ def rescale(
 
     checked("rescale(buckets=)", buckets)
     spark = session or session_for("rescale")
-    pipeline.check(spark)
-    old, rules, sink, schema = pipeline.kept()
+    old, rules, sink, schema = pipeline.kept(spark)
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     beside = old.path.parent / f"{old.path.name}-{buckets}"
     new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
+    pipeline.check_place(new.path)
     return Rescale(spark, old, new, rules, buckets, report).run(sink, schema)
 
 
@@ -182,7 +177,7 @@ class Carry(ABC):
             before = self.refuse()  # 1
             self.make_room()  # 2
             written = self.copy(before)  # 3, 4
-            self.complete(before, before.batch_id, written.bytes - self.counted(before))  # 5, 6
+            self.complete(before.batch_id, written.bytes - self.counted(before))  # 5, 6
             self._report("hands the sink over")
             state_files.give_sink(self._old, self._new, sink, schema)  # 7
             state_files.refuse_handed_over(self._new, sink.last_applied())  # 8
@@ -209,7 +204,17 @@ class Carry(ABC):
         )
         laid = lay_down(self._session, self.parts(before), self._folder, self._buckets)
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
-        return self._write(before, laid)
+        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
+        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
+        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
+        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
+        counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
+        if any(len(set(each)) != 1 for each in counts):
+            raise StateMismatch(
+                f"of {before.keys} keys {laid.keys} were read and {written.keys} written, of {laid.deadlines} deadlines "
+                f"{written.deadlines}: nothing was handed over, and the old checkpoint goes on. Please report this"
+            )
+        return written
 
     # what a kind of old state knows ----------------------------------------------------------------------------
 
@@ -226,9 +231,9 @@ class Carry(ABC):
         """Spark's watermark in its last batch; 0 for none."""
 
     @abstractmethod
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
-        """Lay down offsets, the sources' logs and what else is beside the state. The settings, and the sink's number of the
-        new one's batch 0."""
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
+        """Lay down offsets, the sources' logs and what else is beside the state after batch `done`. The settings, and the
+        sink's number of the new one's batch 0."""
 
     def counted(self, before: StateSeen) -> int:
         """How many bytes of state the sink's counters come to."""
@@ -250,20 +255,6 @@ class Carry(ABC):
                 "yet (--to)"
             )
 
-    def _write(self, before: StateSeen, laid: Written) -> Written:
-        """Step 4."""
-        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        processor = PartsProcessor(self._rules, before.clock, self.watermark_ms(before))
-        self._query = StateQuery(self._session, self._new, self._folder, processor, self._partitions)
-        written = Written(*map(sum, zip(*self._query.batch(0, self.look), strict=True)))
-        counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
-        if any(len(set(each)) != 1 for each in counts):
-            raise StateMismatch(
-                f"of {before.keys} keys {laid.keys} were read and {written.keys} written, of {laid.deadlines} deadlines "
-                f"{written.deadlines}: nothing was handed over, and the old checkpoint goes on. Please report this"
-            )
-        return written
-
     def look(self) -> object:
         """What is looked at again and again while the query is at work; an error ends all."""
         return None
@@ -279,10 +270,11 @@ class Carry(ABC):
         self.stop()
         self._owner.let_go()
 
-    def complete(self, before: StateSeen, done: int, grown: int) -> None:
+    def complete(self, done: int, grown: int) -> None:
         """Steps 5 and 6, behind batch `done` of the old one; the state is `grown` bytes larger than the sink knows."""
         self.stop()
-        settings, number = self.lay_beside(replace(before, batch_id=done))
+        self._owner.check()  # behind a URI somebody may have taken it over meanwhile
+        settings, number = self.lay_beside(done)
         reached = self._new.last_done()
         assert reached is not None
         state_files.carried_from(self._new, self._old, number - reached, grown)
@@ -332,13 +324,14 @@ class Rescale(Carry):
 
     def watermark_ms(self, before: StateSeen) -> int:
         """See `Carry`."""
-        return int(settings_of(self._seen.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0))
+        settings, _ = known(self._seen.path / "offsets" / str(before.batch_id))
+        return int(settings.get("batchWatermarkMs", 0))
 
-    def lay_beside(self, before: StateSeen) -> tuple[dict[str, Any], int]:
+    def lay_beside(self, done: int) -> tuple[dict[str, Any], int]:
         """See `Carry`."""
         begun = self._old.last_batch()
         assert begun is not None  # one is done
-        carry_offsets(self._old, self._new, before.batch_id, begun)
+        carry_offsets(self._old, self._new, done, begun)
         copy_folder(self._old.heartbeats, self._new.heartbeats)
         for name in _OURS:
             if (self._old.path / name).exists():

@@ -48,7 +48,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.recording import BatchNote, noted, recorded
 from waterclock.spark.rescaling.carry import Rescale
 from waterclock.spark.rescaling.stored import ROUND
-from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, said
+from waterclock.spark.succession import ALONE, ANSWERED, ASKED, HALT, HALTED, RECORD, RECORDING, SWITCHED, release, said
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import labels, places
 from waterclock.streaming.checkpoint import stored, write
@@ -109,12 +109,13 @@ class LiveRescale(Rescale):
             halted = self._answer(HALTED)["done"]
             since = self._clock.monotonic_s()
             self._replay(done, halted)  # 8
-            self.complete(before, halted, self._grown)
+            self.complete(halted, self._grown)
             self.end()  # 9
             self._answer(SWITCHED)
         finally:
             self.end()
-            (self._old.local / ASKED).unlink(missing_ok=True)
+            if said(self._old.local / ASKED).get("id") == self._query_id:  # and not what another command asks
+                (self._old.local / ASKED).unlink(missing_ok=True)
         took = self._clock.monotonic_s() - since
         made = (self._new.local, self._buckets, self._partitions)
         return LiveState(*made, self._batches, self._events, self._bytes, round(took, 3))
@@ -239,25 +240,35 @@ class LiveRescale(Rescale):
                 "command again"
             )
         if is_free(old.path):
-            raise UsageError(f"no run has the checkpoint {old.path}: leave out --live")
+            raise UsageError(
+                f"no run has the checkpoint {old.path}: leave out --live, or name the one that the run has"
+            )
+        asked = said(old.local / ASKED)
+        if asked and not is_free(Path(asked["to"])):
+            raise UsageError(f"another command carries its state over, to {asked['to']}: wait for its end, or stop it")
 
     def _ask(self, step: str) -> None:
-        asked = {"id": self._query_id, "step": step, "to": str(self._new.path), "records": str(self._records)}
+        whose = {"id": self._query_id, "version": release(), "step": step}
+        asked = {**whose, "to": str(self._new.path), "records": str(self._records)}
         write(self._old.local / ASKED, json.dumps(asked) + "\n")
 
     def _answer(self, step: str) -> dict[str, Any]:
-        """Wait until the run answers that it did a step."""
+        """Wait until the run answers that it did a step; UsageError if nothing is heard of it at first."""
         until = self._clock.monotonic_s() + PATIENCE_S
-        while step != RECORDING or self._clock.monotonic_s() < until:
+        while True:
+            if self._clock.monotonic_s() >= until:
+                if step == RECORDING:
+                    raise UsageError(
+                        f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as "
+                        "it was: a run to the end cannot be asked, and one whose batch takes longer answers behind it"
+                    )
+                self._report(f"the run has not {step} yet, and is waited for")
+                until += PATIENCE_S
             self.look()
             found = self._refuse_alone()
             if found.get("step") == step:
                 return found
             self._clock.sleep_s(_LOOK_EVERY_S)
-        raise UsageError(
-            f"the run of the checkpoint {self._old.path} did not answer for {PATIENCE_S:.0f} s, and goes on as it was: "
-            "a run to the end cannot be asked, and one whose batch takes longer answers behind it"
-        )
 
     def _refuse_alone(self) -> dict[str, Any]:
         """What the run answered last; UsageError if it is that it goes on alone."""

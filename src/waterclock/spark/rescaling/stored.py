@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -235,7 +235,8 @@ class StateQuery:
     def batch(self, number: int, look: Callable[[], object]) -> list[Any]:
         """Wait until batch `number` is done, and `look` meanwhile; what the frames of all buckets say."""
         while self._new.last_done() != number:
-            self._query.awaitTermination(_LOOK_EVERY_S)
+            if self._query.awaitTermination(_LOOK_EVERY_S):
+                raise WaterclockError(f"Spark's query into {self._new.path} was stopped: nothing was handed over")
             look()
         return self._found.pop(number)
 

@@ -61,10 +61,11 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
     }
 
 
-def conf_for(checkpoint: object, given: Mapping[str, str]) -> dict[str, str]:
-    """The settings `given`, and what a `checkpoint` behind a URI needs: Spark's own way of putting files into their place,
-    which knows more stores than the one for a local disk."""
-    return dict(given) if isinstance(checkpoint, Path) else {_MANAGER: _CONTEXT, **given}
+def conf_for(checkpoint: object, given: Mapping[str, str], master: str | None = None) -> dict[str, str]:
+    """The settings `given`, with another `master` if one is named, and what a `checkpoint` behind a URI needs: Spark's own
+    way of putting files into their place, which knows more stores than the one for a local disk."""
+    chosen = {**given, **({"spark.master": master} if master else {})}
+    return chosen if isinstance(checkpoint, Path) else {_MANAGER: _CONTEXT, **chosen}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,30 +51,31 @@ def any_place(where: str, name: str, given: str, folder: Path) -> Place:
 
 def check_places(file: Path | None, source: Place | None, checkpoint: Place, sink: Path | None) -> None:
     """Raise UsageError if one of the places is, or lies in, another one; None if a place is no path."""
-    pipeline, kept = _real(file) if file else None, _real(checkpoint)
-    read = _real(source) if source else None
-    sink = Path(str(_real(sink))) if sink else None
-    if pipeline and _is_in(pipeline, kept):
+    pipeline, kept = real(file) if file else None, real(checkpoint)
+    read = real(source) if source else None
+    sink = Path(str(real(sink))) if sink else None
+    if pipeline and is_in(pipeline, kept):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {kept} holds the pipeline's file, and --fresh removes it: name a folder of its own"
         )
-    if read and (_is_in(kept, read) or _is_in(read, kept)):
+    if read and (is_in(kept, read) or is_in(read, kept)):
         raise UsageError(f"[pipeline]: 'checkpoint' {kept} and the source folder {read} lie in each other")
     if sink is None:
         return
     for other, what in ((read, "the source folder"), (kept, "the checkpoint")):
-        if other and (_is_in(sink, other) or _is_in(other, sink)):
+        if other and (is_in(sink, other) or is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
     is_table = any((sink / name).is_dir() for name in _OF_TABLES)
-    if (pipeline and _is_in(pipeline, sink)) or (sink.is_dir() and any(sink.iterdir()) and not is_table):
+    if (pipeline and is_in(pipeline, sink)) or (sink.is_dir() and any(sink.iterdir()) and not is_table):
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
 
 
-def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:
+def is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:
+    """Whether of two real places one is, or lies in, the other."""
     return inner == outer or outer in inner.parents
 
 
-def _real(place: Place) -> Path | HadoopPath:
+def real(place: Place) -> Path | HadoopPath:
     """Where it truly is; behind a URI there are no links, but for those of this machine."""
     if isinstance(place, HadoopPath) and place.scheme != "file":
         return place
