@@ -144,8 +144,7 @@ class FileSource(Source):
 
     def again(self, start: Place, place: Place) -> Input:
         known: dict[str, int] = dict(place["files"])
-        sizes = {name: None if size < 0 else _size(self._folder / name) for name, size in known.items()}
-        made = self._input(sizes)
+        made = self._input({name: None if size < 0 else _size(self._folder / name) for name, size in known.items()})
         for name, found in made.place["files"]:
             if found != known[name]:
                 raise StateMismatch(
