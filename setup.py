@@ -92,8 +92,8 @@ def is_young(made, sources, version):
 
 
 def compiled(module: str, source: str, *others: str, language: str = "c", small: bool = False) -> Extension:
-    """A module from `source`; it is built anew when one of `others`, which lie beside it, changes. One that is to be `small`
-    is a tenth smaller: to read a row's image takes 5 % more then, of 3 % of what a capture takes."""
+    """A module from `source`; it is built anew when one of `others`, which lie beside it, changes. A `small` file is a
+    tenth smaller: to read a row's image takes 5 % more then, of 3 % of what a capture takes."""
     folder = source.rpartition("/")[0]
     # of C++ each template would be a name for others to find
     flags = [*OPTIONS, *(["-std=c++17", "-fvisibility=hidden"] if language == "c++" else TABLELESS)]
