@@ -77,6 +77,14 @@ def test_one_that_stops_alone_ends_at_once(world: World) -> None:
     assert not one.goes_on(True)
 
 
+def test_one_that_gave_a_partition_away_has_an_heir_before_it_looks_again(wide: World) -> None:
+    one = wide.started("one")
+    two = wide.relay("two")
+    step_until(lambda: len(one.owners) == len(two.owners) == 1, one, two)
+    assert not one._unassigned.others
+    assert one.goes_on(True)
+
+
 def test_one_that_stops_where_nobody_stands_by_ends_at_once(world: World) -> None:
     """Nobody could take over before the group has heard that it is gone."""
     one = world.started("one", standby=StandsBy.NONE)

@@ -180,8 +180,8 @@ class Relay:
         """Whether there is something to do: once it is stopped, as long as others may take over what it owns (rule 6)."""
         if is_stopped and self._stops_ns is None:
             self._stops_ns = self._clock.monotonic_ns() + STOPPING_NS
-        has_heirs = self._unassigned.others and self._options.standby is StandsBy.ALL
-        is_awaited = bool(self.owners and has_heirs)
+        others = self._unassigned.others or len(self.owners) < self._count  # who has come since the last look
+        is_awaited = bool(self.owners and others and self._options.standby is StandsBy.ALL)
         return self._stops_ns is None or (is_awaited and self._clock.monotonic_ns() < self._stops_ns)
 
     def _hear_of_others(self, now_ns: int) -> None:
