@@ -3,10 +3,13 @@ was only taken for dead goes on, and whoever comes back reads up first."""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
 from itertools import count
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
@@ -183,6 +186,60 @@ def test_an_owner_goes_on_though_its_group_has_gone_on_without_it(world: World) 
     world.advance_ms(20_000)
     one.step(0)
     assert one.owners == {}  # the group did not give it back
+
+
+class StandingStill:
+    """A Kafka that answers, to all that was asked, when it is told to: with the sign `word` of partition 0."""
+
+    def __init__(self) -> None:
+        self.asked = list[tuple[str, Future[Any]]]()
+
+    def list_consumer_group_offsets(self, asked: list[Any], **options: Any) -> dict[str, Future[Any]]:
+        return self._ask("look", asked)
+
+    def alter_consumer_group_offsets(self, said: list[Any], **options: Any) -> dict[str, Future[Any]]:
+        return self._ask("sign", said)
+
+    def _ask(self, what: str, groups: list[Any]) -> dict[str, Future[Any]]:
+        future = Future[Any]()
+        self.asked.append((what, future))
+        return {groups[0].group_id: future}
+
+    def answer(self, word: str, what: tuple[str, ...] = ("look", "sign")) -> None:
+        for each in [one for one in self.asked if one[0] in what]:
+            self.asked.remove(each)
+            each[1].set_result(ConsumerGroupTopicPartitions("g.signs", [TopicPartition("t", 0, 1, word)]))
+
+
+@pytest.mark.parametrize("waits", ["look", "sign"])
+def test_a_kafka_that_stood_still_makes_nobody_an_orphan(waits: str) -> None:
+    """It answers all looks at once, and by all of them the owner is where it was; or it takes no sign, and says what it
+    has: who takes none of this relay's takes none of others'."""
+    kafka = StandingStill()
+    told = signs.Signs(kafka, "g", "t", 1)  # type: ignore[arg-type]
+    try:
+        told.own({1: 0}, False)
+        for word in ("other 1", "other 2"):
+            looks = told._looks
+            while told._looks == looks:
+                kafka.answer(word)
+                told.hear()
+        until_s = time.monotonic() + 12 * signs.EVERY_S
+        while time.monotonic() < until_s:
+            if waits == "sign":
+                kafka.answer("other 2", ("look",))
+            time.sleep(signs.EVERY_S / 4)
+        kafka.answer("other 2")
+        time.sleep(2 * signs.EVERY_S)
+        told.hear()
+        assert list(told.orphans()) == []
+        looks = told._looks
+        while told._looks < looks + signs.SILENT:  # it goes on, and the other does not
+            kafka.answer("other 2")
+            told.hear()
+        assert list(told.orphans()) == [(0, False)]
+    finally:
+        told.close()
 
 
 def test_a_missing_right_is_said_once_and_the_groups_session_tells(

@@ -11,7 +11,8 @@ Rule 1: a sign is a word and no right. Whoever takes an orphan fences its owner 
         lost costs a take-over, and no message.
 Rule 2: signs and looks are a thread's of their own: an owner that waits for a slow Kafka lives. What is found is judged in
         the relay's.
-Rule 3: looks are counted, and not time: who was frozen himself has looked but once.
+Rule 3: looks are counted, and not time: who was frozen himself has looked but once. Those that a Kafka that stood still
+        answers together are of one moment: nobody looks again before he was answered, or while two of his own signs wait.
 Rule 4: silence counts only of who was heard here. What stood there at the first look says nothing.
 Rule 5: an orphan is one once, until its partition is heard of anew. An owner that was taken for dead and is heard again is
         believed for `BELIEVED` looks: so long its group alone says whether it lives.
@@ -98,20 +99,22 @@ class Signs:
             (owned, stops), count = self._owned, count + 1
             if not self.is_alone and self._may:
                 word = f"{self._me} {count}{_STOPS if stops else ''}"
-                waiting += self._ask([TopicPartition(self._topic, n, at, word) for n, at in owned.items()])
+                looks = len(waiting) < 2 and not any(is_look for is_look, _ in waiting)
+                waiting += self._ask([TopicPartition(self._topic, n, at, word) for n, at in owned.items()], looks)
             for each in [one for one in waiting if one[1].done()]:
                 waiting.remove(each)
                 self._came.append(each)
             self._wakes.wait(EVERY_S)
 
-    def _ask(self, said: list[TopicPartition]) -> Iterator[tuple[bool, Any]]:
+    def _ask(self, said: list[TopicPartition], looks: bool) -> Iterator[tuple[bool, Any]]:
         """Whether it is a look, and its answer to come."""
         if said:
             signs = ConsumerGroupTopicPartitions(self._group, said)
             yield False, self._client.alter_consumer_group_offsets([signs], request_timeout=_ANSWER_S)[self._group]
-        asked = ConsumerGroupTopicPartitions(self._group, self._places)
-        found = self._client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=_ANSWER_S)
-        yield True, found[self._group]
+        if looks:
+            asked = ConsumerGroupTopicPartitions(self._group, self._places)
+            found = self._client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=_ANSWER_S)
+            yield True, found[self._group]
 
     # What is made of it
 
