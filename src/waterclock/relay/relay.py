@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import methodcaller
 from typing import Final
 
@@ -56,6 +57,7 @@ READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 STANDS_IN_NS: Final = 15_000_000_000  # two of the group's sessions
+BESIDE_S: Final = 2.0
 STOPPING_NS: Final = 2_000_000_000
 
 
@@ -227,7 +229,8 @@ class Relay:
     def _take_over(self, number: int, pending: PendingTakeOver) -> None:
         self.standby.let_go(number)
         try:
-            take_over = TakeOver(self._context, number)
+            is_alone = not self.owners and len(self._pending) == 1  # else others wait for its coordinator
+            take_over = TakeOver(self._context, number, inf if is_alone else BESIDE_S)
             if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:

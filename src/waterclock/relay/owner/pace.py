@@ -42,6 +42,7 @@ from waterclock.relay.store.rows import ROW, Array
 
 MOST: Final = 50_000  # deliveries of one transaction, or answers
 TIMEOUT_MS: Final = 10_000  # so long a dead relay's transaction hides what stands behind it in the targets
+ENDED_S: Final = TIMEOUT_MS * 1.5 / 1000  # Kafka has ended a transaction by then, one way or the other
 EASY_NS: Final = TIMEOUT_MS * 1_000_000 // 4
 REST_NS: Final = 6_000_000
 ASKED_TWICE_NS: Final = 18_000_000  # a commit that takes as long may have been answered CONCURRENT_TRANSACTIONS first
