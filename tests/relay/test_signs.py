@@ -3,6 +3,7 @@ was only taken for dead goes on, and whoever comes back reads up first."""
 
 from __future__ import annotations
 
+import errno
 import time
 from concurrent.futures import Future
 from itertools import count
@@ -14,6 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
 from waterclock.relay.options import StandsBy
+from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -186,6 +188,35 @@ def test_an_owner_goes_on_though_its_group_has_gone_on_without_it(world: World) 
     world.advance_ms(20_000)
     one.step(0)
     assert one.owners == {}  # the group did not give it back
+
+
+def test_an_owner_goes_on_while_whom_the_group_gave_it_to_cannot_take_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk was full: after 15 seconds nobody delivered, for as long as it was."""
+    one, two = known(world)
+    real = TakeOver.lock
+
+    def full(self: TakeOver) -> None:
+        if self._context is two._context:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeOver, "lock", full)
+        one._member.consumer.unsubscribe()
+        step_until(lambda: 0 in one._stands_in and world.lost, one, two)
+        for value in "abc":
+            delivered(world, one, value)
+            world.advance_ms(20_000)
+            one.step(0), two.step(0)
+        assert 0 in one._stands_in
+    step_until(lambda: 0 in two.owners, two)
+    monkeypatch.setattr(one._signs, "is_anothers", lambda number: False)  # of an older version nothing is heard
+    world.advance_ms(20_000)
+    step_until(lambda: 0 not in one.owners, one)
+    assert not one._pending
+    delivered(world, two, "d")
 
 
 class StandingStill:

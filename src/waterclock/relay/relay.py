@@ -14,8 +14,10 @@ Rule 4: a thread that asks for more than `statistics` holds the lock, which is f
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
 Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
-        another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. One that stops goes
-        on likewise for `STOPPING_NS`, if there are others, and they stand by: it takes them for its like.
+        another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. Beside others he
+        makes a turn then, and goes on if it is not fenced: whom the group gave it to has not taken it, and may not be able
+        to. One that stops goes on likewise for `STOPPING_NS`, if there are others, and they stand by: it takes them for
+        its like.
 Rule 7: who starts beside others reads up as a standby before it joins the group: what it is given need not wait.
 """
 
@@ -143,7 +145,7 @@ class Relay:
         messages, member = self._read(self.wait_s(wait_s)), self._member
         with self.lock:
             now_ns = self._clock.monotonic_ns()
-            self._hear_of_others(now_ns)
+            doubtful = self._hear_of_others(now_ns)
             for owner in self.owners.values():
                 owner.known_ns = now_ns
                 if member.connection_broke or now_ns - self._stepped_ns > GAP_NS:  # rule 3
@@ -151,7 +153,8 @@ class Relay:
             member.connection_broke, self._stepped_ns = False, now_ns
             done = self._ingest(messages)
             # a turn of each partition that there is something for, and what is done beside turns
-            wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
+            owned = list(self.owners.items())
+            wanting = [owner for n, owner in owned if self._of(n, self._turns.is_wanted) or n in doubtful]
             done += self._turns.run(wanting)
             for owner in list(self.owners.values()):
                 done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
@@ -186,8 +189,9 @@ class Relay:
         is_awaited = bool(self.owners and has_heirs)
         return self._stops_ns is None or (is_awaited and self._clock.monotonic_ns() < self._stops_ns)
 
-    def _hear_of_others(self, now_ns: int) -> None:
-        """Rules 1 and 6."""
+    def _hear_of_others(self, now_ns: int) -> set[int]:
+        """Rules 1 and 6; which partitions are to have a turn, to see whether they are fenced."""
+        doubtful = set[int]()
         taken, self._member.taken = self._member.taken, set()
         for number in taken:
             self._pending.pop(number, None)
@@ -197,12 +201,18 @@ class Relay:
         self._signs.hear()
         for number in list(self.owners):
             until_ns = self._stands_in.get(number, self._stops_ns)
-            if until_ns is not None and (now_ns >= until_ns or self._signs.is_anothers(number)):
+            if until_ns is None or (now_ns < until_ns and not self._signs.is_anothers(number)):
+                continue
+            if number in self._stands_in and self._unassigned.others and not self._signs.is_anothers(number):
+                self._stands_in[number] = now_ns + STANDS_IN_NS
+                doubtful.add(number)
+            else:
                 self._let_go(number, checkpoint=True)
                 self._stands_in.pop(number, None)
         owns_all = len(self.owners) == self._count  # else others have joined since the last look
         self._signs.is_alone = owns_all and not (self._unassigned.others or self._stands_in)
         self._signs.own({number: owner.command_position for number, owner in self.owners.items()}, bool(self._stops_ns))
+        return doubtful
 
     def _take_overs(self, now_ns: int) -> None:
         given, self._member.given = self._member.given, set()
