@@ -172,9 +172,10 @@ class Doubts:
         are bounds; `limit`: of a target's batches, if known."""
         target, doubt = self._to_try()[0]
         self._doubts[target] = self._doubts.pop(target)
-        count, bound, self.is_probe = min(doubt.most, most), limit(target), False
+        due = int(np.searchsorted(doubt.rows["due"], self._clock.wall_ms(), "right"))
+        count, bound, self.is_probe = min(doubt.most, most, due), limit(target), False
         if bound is not None and doubt.probes:
-            doubtful = np.flatnonzero(sizes(doubt.rows) > bound)[:1]  # the first one, or none
+            doubtful = np.flatnonzero(sizes(doubt.rows[:due]) > bound)[:1]  # the first one, or none
             self.is_probe = doubt.probes = bool(len(doubtful))
             if self.is_probe:
                 rows, doubt.rows = doubt.rows[doubtful], np.delete(doubt.rows, doubtful)
@@ -248,7 +249,11 @@ class Doubts:
         return bool(count) and (count >= TOGETHER or since_ns >= TOGETHER_NS or not self.has_portion)
 
     def _to_try(self) -> list[tuple[int, _Doubt]]:
-        return [(target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.backoff.is_time]
+        waiting = (
+            (target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.backoff.is_time
+        )
+        now_ms = self._clock.wall_ms()  # it may have been set back since they were due
+        return [(target, doubt) for target, doubt in waiting if doubt.rows["due"][0] <= now_ms]
 
 
 def _sorted(some: Array, others: Array) -> Array:
