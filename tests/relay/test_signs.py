@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
 from waterclock.relay.options import StandsBy
-from waterclock.relay.owner.take_over import TakeOver
+from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -188,6 +188,22 @@ def test_an_owner_goes_on_though_its_group_has_gone_on_without_it(world: World) 
     world.advance_ms(20_000)
     one.step(0)
     assert one.owners == {}  # the group did not give it back
+
+
+def test_of_two_that_take_it_at_once_the_later_one_keeps_it(world: World) -> None:
+    """Each heard the other and let go, and nobody had it until it was an orphan again."""
+    one, two = known(world)
+    three = world.relay("three")
+    step_until(lambda: has_heard(three) and three.standby.has_read_up(0), one, two, three)
+    die(world, one)
+    step_until(lambda: 0 in two.owners, two)
+    three._signs.take(0)  # it has not heard of two yet
+    three._stands_in[0], three._pending[0] = two._stands_in[0], PendingTakeOver(world.clock)
+    step_until(lambda: 0 in three.owners, three)
+    owner, looks = three.owners[0], three._signs._looks
+    step_until(lambda: 0 not in two.owners and three._signs._looks > looks + 2 * signs.SILENT, two, three)
+    assert three.owners == {0: owner}
+    delivered(world, three, "a")
 
 
 def test_an_owner_goes_on_while_whom_the_group_gave_it_to_cannot_take_it(

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.relay.test_kills import Death, run_until_death
 from tests.relay.world import QUICK, World, step_quietly, step_until
 from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
+from waterclock.kafka.client import Client
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
@@ -194,6 +195,29 @@ def test_a_commit_that_nobody_answers_does_not_hold_back_the_other_partitions_fo
     assert sorted(wide.values()) == [*values, "later"]
     assert relay.owners[0] is not first
     assert set(waited) == {BESIDE_S}  # whoever takes over beside others does not wait for its coordinator for a minute
+
+
+def test_a_leader_that_is_away_does_not_hold_back_the_other_partitions_for_half_a_minute(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.relay.BESIDE_S", 0.2)
+    relay, ask, asked = wide.started(), Client._ask, list[float]()
+
+    def away(self: Client, places: list[TopicPartition]) -> Any:
+        if (places[0].topic, places[0].partition) == (wide.topic, 0):
+            asked.append(self.patience_s)
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return ask(self, places)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "_ask", away)
+        with relay.lock:
+            relay._fail(0, ConnectionLost("a test wants it"))
+        wide.send("goes on", in_ms=0, partition=1)
+        step_until(wide.values, relay)
+    assert set(asked) == {0.2}
+    step_until(lambda: 0 in relay.owners, relay)
+    assert relay._logs._client.patience_s > 1
 
 
 def test_a_relay_that_dies_while_another_turn_is_on_its_way_leaves_no_thread_that_waits(

@@ -195,9 +195,9 @@ class TransactionalProducer:
         self._ask(self.producer.commit_transaction, patience_s)
         self.is_open = False
 
-    def abort(self) -> None:
+    def abort(self, patience_s: float = _ABORT_S) -> None:
         """Step 4 the other way; when it returns, nothing of the transaction is there, and another one may begin."""
-        self._ask(self.producer.abort_transaction, _ABORT_S)
+        self._ask(self.producer.abort_transaction, patience_s)
         self.is_open = self.has_failed = False
         self._refused.clear()
 

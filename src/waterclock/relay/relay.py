@@ -13,11 +13,11 @@ Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that 
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
-Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
-        another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. Beside others he
-        makes a turn then, and goes on if it is not fenced: whom the group gave it to has not taken it, and may not be able
-        to. One that stops goes on likewise for `STOPPING_NS`, if there are others, and they stand by: it takes them for
-        its like.
+Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, fails, or
+        for `STANDS_IN_NS`, if the group does not give it to him. Beside others, or if he hears that another owns the
+        partition, he makes a turn then, and goes on if it is not fenced: whom the group gave it to may not be able to take
+        it, and of two who took it at once each hears the other. One that stops goes on likewise for `STOPPING_NS`, if
+        there are others, and they stand by: it takes them for its like.
 Rule 7: who starts beside others reads up as a standby before it joins the group: what it is given need not wait.
 """
 
@@ -127,9 +127,15 @@ class Relay:
         if number in self.owners:
             return self.owners[number].position
         try:
-            return self._logs.bounds(self.topics.input, number)[1]
+            with self._logs.asking_for(self._patience_s):
+                return self._logs.bounds(self.topics.input, number)[1]
         except WaterclockError:
             return 0  # it is read in vain for a while
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a partition's leader, or its coordinator, is waited for: other partitions wait for that."""
+        return BESIDE_S if len(self.owners) + len(self._pending) > 1 else inf
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -143,7 +149,7 @@ class Relay:
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
         messages, member = self._read(self.wait_s(wait_s)), self._member
-        with self.lock:
+        with self.lock, self._logs.asking_for(self._patience_s):
             now_ns = self._clock.monotonic_ns()
             doubtful = self._hear_of_others(now_ns)
             for owner in self.owners.values():
@@ -200,11 +206,12 @@ class Relay:
                 self._member.read_from(number, self.owners[number].position)
         self._signs.hear()
         for number in list(self.owners):
-            until_ns = self._stands_in.get(number, self._stops_ns)
-            if until_ns is None or (now_ns < until_ns and not self._signs.is_anothers(number)):
+            until_ns, is_anothers = self._stands_in.get(number, self._stops_ns), self._signs.is_anothers(number)
+            if until_ns is None or (now_ns < until_ns and not is_anothers):
                 continue
-            if number in self._stands_in and self._unassigned.others and not self._signs.is_anothers(number):
+            if number in self._stands_in and (is_anothers or self._unassigned.others):
                 self._stands_in[number] = now_ns + STANDS_IN_NS
+                self._signs.pass_over(number)
                 doubtful.add(number)
             else:
                 self._let_go(number, checkpoint=True)
@@ -239,8 +246,7 @@ class Relay:
     def _take_over(self, number: int, pending: PendingTakeOver) -> None:
         self.standby.let_go(number)
         try:
-            is_alone = not self.owners and len(self._pending) == 1  # else others wait for its coordinator
-            take_over = TakeOver(self._context, number, inf if is_alone else BESIDE_S)
+            take_over = TakeOver(self._context, number, self._patience_s)
             if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:

@@ -97,13 +97,13 @@ class Signs:
         while not self._is_closed:
             self._wakes = threading.Event()  # before a look at what there is to say
             (owned, stops), count = self._owned, count + 1
+            for each in [one for one in waiting if one[1].done()]:
+                waiting.remove(each)
+                self._came.append(each)
             if not self.is_alone and self._may:
                 word = f"{self._me} {count}{_STOPS if stops else ''}"
                 looks = len(waiting) < 2 and not any(is_look for is_look, _ in waiting)
                 waiting += self._ask([TopicPartition(self._topic, n, at, word) for n, at in owned.items()], looks)
-            for each in [one for one in waiting if one[1].done()]:
-                waiting.remove(each)
-                self._came.append(each)
             self._wakes.wait(EVERY_S)
 
     def _ask(self, said: list[TopicPartition], looks: bool) -> Iterator[tuple[bool, Any]]:
@@ -168,6 +168,11 @@ class Signs:
         """This relay takes an orphan."""
         heard = self._heard[number]
         heard.is_news, heard.taken_from = False, heard.who
+
+    def pass_over(self, number: int) -> None:
+        """What was heard of a partition so far says nothing."""
+        if number in self._heard:
+            self._heard[number].is_news = False
 
     def is_anothers(self, number: int) -> bool:
         """Whether somebody else has said since that he owns it."""

@@ -300,7 +300,7 @@ class Turn:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost if that is not known."""
         if self._is_probe and self._refusal is None:
             self.owner.producer.arrive(PROBED_S)
-        self.owner.producer.abort()
+        self.owner.producer.abort(ENDED_S)
 
     def undo(self) -> None:
         """Step 10."""
