@@ -212,6 +212,7 @@ class Relay:
             if number in self._stands_in and (is_anothers or self._unassigned.others):
                 self._stands_in[number] = now_ns + STANDS_IN_NS
                 self._signs.pass_over(number)
+                self._of(number, methodcaller("checkpoint"))  # that turn may be its last deed
                 doubtful.add(number)
             else:
                 self._let_go(number, checkpoint=True)
