@@ -31,6 +31,7 @@ from waterclock.cdc.stored import last_position
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.signals import heard
 from waterclock.testing import Broker
 
@@ -256,8 +257,14 @@ def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Br
     assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-7")
 
 
-def test_a_topic_that_would_forget_the_position_is_refused(broker: Broker, database: str) -> None:
+@pytest.mark.parametrize("lags", [False, True])
+def test_a_topic_that_would_forget_the_position_is_refused(
+    lags: bool, broker: Broker, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a list that lags lacks it."""
     broker.create_topic(f"{database}.position", partitions=1)
+    if lags:
+        monkeypatch.setattr(Admin, "topics", lambda admin: {})
     with pytest.raises(UsageError, match=r"cleanup.policy=delete, so it would forget it. Set it to compact"):
         Publisher(Target(broker.bootstrap, database), database)
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Producer, TopicPartition
 
 from tests.postgres_server import PostgresServer
 from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
 from tests.relay.test_delays import _run
 from tests.relay.world import World, step_until
 from waterclock.clock import SystemClock
-from waterclock.errors import SinkLost, UsageError
+from waterclock.errors import ConnectionLost, SinkLost, UsageError
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.postgres.session import PostgresSession
 from waterclock.relay import Delivery
@@ -127,6 +128,31 @@ def test_what_kafka_has_forgotten_or_gives_again_is_not_written_again(
     first.close()
     assert not own(writing(table)).step(1.0)
     assert written(postgres, table) == [("a", 1)]
+
+
+def test_a_topic_that_is_made_again_while_it_runs_begins_anew(
+    world: World, own: Callable[..., Handler], postgres: PostgresServer, table: str
+) -> None:
+    """The old one's offset stood for the new one's: as many of its messages were never handled, in silence."""
+
+    def put(*values: str) -> None:
+        producer = Producer({"bootstrap.servers": world.broker.bootstrap})
+        for value in values:
+            producer.produce(world.target, value)
+        producer.flush()
+
+    put("a", "b")
+    handler, place = own(writing(table)), TopicPartition(world.target, 0)
+    handle(handler, 2)
+    handler._commit(handler._next)
+    world.remove(world.target)
+    world.admin.make(world.target, 1)
+    put("c", "d", "e")
+    with pytest.raises(ConnectionLost, match="was deleted, and may have been made again"):
+        handler._on_assign(handler._consumer, [place])
+    handler.close()
+    handle(own(writing(table)), 3)
+    assert written(postgres, table) == [(value, 1) for value in "abcde"]
 
 
 def test_what_fails_is_undone_and_tried_again_then_put_aside(

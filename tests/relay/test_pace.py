@@ -25,6 +25,7 @@ from waterclock.relay.owner.pace import (
     SPELL,
     TOGETHER,
     Doubts,
+    Pace,
     Rest,
 )
 from waterclock.relay.owner.turn import Turn
@@ -72,6 +73,41 @@ def test_a_turn_that_fails_is_followed_by_one_of_half_its_size(world: World, mon
     step_until(lambda: len(world.values()) == COUNT, relay)
     assert world.values() == values
     assert [size for size in sizes if size][:5] == [40, 20, 10, 5, 10]
+
+
+class JumpingClock(ManualClock):
+    """Its wall clock is so much ahead of the time."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_what_was_due_by_a_clock_that_was_wrong_for_a_moment_waits_until_it_is(in_doubt: bool, world: World) -> None:
+    """More was due than one turn carries, or its target did not answer; and when the clock was right again, all of it came
+    with what was due then, long before its time."""
+    clock = world.clock = JumpingClock()
+    relay = world.started()
+    owner = owner_of(relay)
+    world.send("a", "b", "c", in_ms=300_000)
+    step_quietly(relay)
+    clock.ahead_ms = 300_000
+    if in_doubt:
+        owner.doubts.add(owner.store.targets.index(world.target))
+    owner.pace = Pace(1)
+    step_until(world.values, relay)
+    clock.ahead_ms = 0
+    for value in "def":
+        owner.pace = Pace(2)
+        world.send(value, in_ms=0)
+        world.advance_ms(2_000)
+        step_until(lambda value=value: value in world.values(), relay)
+    assert world.values() == ["a", "d", "e", "f"]
+    world.advance_ms(300_000)
+    step_until(lambda: len(world.values()) == 6, relay)
+    assert world.values()[4:] == ["b", "c"]
 
 
 def test_after_turns_that_are_easy_it_grows_to_what_it_was(world: World) -> None:

@@ -3,14 +3,19 @@ was only taken for dead goes on, and whoever comes back reads up first."""
 
 from __future__ import annotations
 
+import errno
+import time
+from concurrent.futures import Future
 from itertools import count
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.cluster import group, signs
 from waterclock.relay.options import StandsBy
+from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -200,6 +205,105 @@ def test_an_owner_goes_on_though_its_group_has_gone_on_without_it(world: World) 
     world.advance_ms(20_000)
     one.step(0)
     assert one.owners == {}  # the group did not give it back
+
+
+def test_of_two_that_take_it_at_once_the_later_one_keeps_it(world: World) -> None:
+    """Each heard the other and let go, and nobody had it until it was an orphan again."""
+    one, two = known(world)
+    three = world.relay("three")
+    step_until(lambda: has_heard(three) and three.standby.has_read_up(0), one, two, three)
+    die(world, one)
+    step_until(lambda: 0 in two.owners, two)
+    three._signs.take(0)  # it has not heard of two yet
+    three._stands_in[0], three._pending[0] = two._stands_in[0], PendingTakeOver(world.clock)
+    step_until(lambda: 0 in three.owners, three)
+    owner, looks = three.owners[0], three._signs._looks
+    step_until(lambda: 0 not in two.owners and three._signs._looks > looks + 2 * signs.SILENT, two, three)
+    assert three.owners == {0: owner}
+    delivered(world, three, "a")
+
+
+def test_an_owner_goes_on_while_whom_the_group_gave_it_to_cannot_take_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk was full: after 15 seconds nobody delivered, for as long as it was."""
+    one, two = known(world)
+    real = TakeOver.lock
+
+    def full(self: TakeOver) -> None:
+        if self._context is two._context:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeOver, "lock", full)
+        one._member.consumer.unsubscribe()
+        step_until(lambda: 0 in one._stands_in and world.lost, one, two)
+        for value in "abc":
+            delivered(world, one, value)
+            world.advance_ms(20_000)
+            one.step(0), two.step(0)
+        assert 0 in one._stands_in
+    step_until(lambda: 0 in two.owners, two)
+    monkeypatch.setattr(one._signs, "is_anothers", lambda number: False)  # of an older version nothing is heard
+    world.advance_ms(20_000)
+    step_until(lambda: 0 not in one.owners, one)
+    assert not one._pending
+    delivered(world, two, "d")
+
+
+class StandingStill:
+    """A Kafka that answers, to all that was asked, when it is told to: with the sign `word` of partition 0."""
+
+    def __init__(self) -> None:
+        self.asked = list[tuple[str, Future[Any]]]()
+
+    def list_consumer_group_offsets(self, asked: list[Any], **options: Any) -> dict[str, Future[Any]]:
+        return self._ask("look", asked)
+
+    def alter_consumer_group_offsets(self, said: list[Any], **options: Any) -> dict[str, Future[Any]]:
+        return self._ask("sign", said)
+
+    def _ask(self, what: str, groups: list[Any]) -> dict[str, Future[Any]]:
+        future = Future[Any]()
+        self.asked.append((what, future))
+        return {groups[0].group_id: future}
+
+    def answer(self, word: str, what: tuple[str, ...] = ("look", "sign")) -> None:
+        for each in [one for one in self.asked if one[0] in what]:
+            self.asked.remove(each)
+            each[1].set_result(ConsumerGroupTopicPartitions("g.signs", [TopicPartition("t", 0, 1, word)]))
+
+
+@pytest.mark.parametrize("waits", ["look", "sign"])
+def test_a_kafka_that_stood_still_makes_nobody_an_orphan(waits: str) -> None:
+    """It answers all looks at once, and by all of them the owner is where it was; or it takes no sign, and says what it
+    has: who takes none of this relay's takes none of others'."""
+    kafka = StandingStill()
+    told = signs.Signs(kafka, "g", "t", 1)  # type: ignore[arg-type]
+    try:
+        told.own({1: 0}, False)
+        for word in ("other 1", "other 2"):
+            looks = told._looks
+            while told._looks == looks:
+                kafka.answer(word)
+                told.hear()
+        until_s = time.monotonic() + 12 * signs.EVERY_S
+        while time.monotonic() < until_s:
+            if waits == "sign":
+                kafka.answer("other 2", ("look",))
+            time.sleep(signs.EVERY_S / 4)
+        kafka.answer("other 2")
+        time.sleep(2 * signs.EVERY_S)
+        told.hear()
+        assert list(told.orphans()) == []
+        looks = told._looks
+        while told._looks < looks + signs.SILENT:  # it goes on, and the other does not
+            kafka.answer("other 2")
+            told.hear()
+        assert list(told.orphans()) == [(0, False)]
+    finally:
+        told.close()
 
 
 def test_a_missing_right_is_said_once_and_the_groups_session_tells(

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.relay.test_kills import Death, run_until_death
 from tests.relay.world import QUICK, World, step_quietly, step_until
 from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
+from waterclock.kafka.client import Client
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import context
 from waterclock.relay.owner.turn import AT_ONCE, Turn
-from waterclock.relay.relay import Relay
+from waterclock.relay.relay import BESIDE_S, Relay
 
 PARTITIONS = 6
 PATIENCE_S = 20
@@ -155,6 +157,67 @@ def test_a_turn_that_fails_beside_another_fails_alone_and_each_message_comes_onc
     step_until(lambda: len(wide.values()) >= 2, relay)
     step_quietly(relay)
     assert sorted(wide.values()) == values
+
+
+class NoAnswer:
+    """A client whose commits nobody answers, though all else goes on: that transaction's coordinator alone is away."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._left = client, 20
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def commit_transaction(self, timeout: float) -> None:
+        self._left -= 1
+        assert self._left, "it is asked for ever"
+        raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, retriable=True))
+
+
+def test_a_commit_that_nobody_answers_does_not_hold_back_the_other_partitions_for_ever(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was delivered of any partition of the relay for as long as one transaction's coordinator was away."""
+    monkeypatch.setattr("waterclock.relay.owner.turn.ENDED_S", 0.5)
+    waited = list[float]()
+    fence = TransactionalProducer.fence
+
+    def fenced(self: TransactionalProducer, topic: str, patience_s: float) -> None:
+        waited.append(patience_s)
+        fence(self, topic, patience_s)
+
+    monkeypatch.setattr(TransactionalProducer, "fence", fenced)
+    relay, values = due_in_each(wide, 2)
+    first = relay.owners[0]
+    monkeypatch.setattr(first.producer, "producer", NoAnswer(first.producer.producer))
+    wide.send("later", in_ms=0, partition=1)
+    step_until(lambda: len(wide.values()) == 3, relay)
+    assert sorted(wide.values()) == [*values, "later"]
+    assert relay.owners[0] is not first
+    assert set(waited) == {BESIDE_S}  # whoever takes over beside others does not wait for its coordinator for a minute
+
+
+def test_a_leader_that_is_away_does_not_hold_back_the_other_partitions_for_half_a_minute(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.relay.BESIDE_S", 0.2)
+    relay, ask, asked = wide.started(), Client._ask, list[float]()
+
+    def away(self: Client, places: list[TopicPartition]) -> Any:
+        if (places[0].topic, places[0].partition) == (wide.topic, 0):
+            asked.append(self.patience_s)
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return ask(self, places)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "_ask", away)
+        with relay.lock:
+            relay._fail(0, ConnectionLost("a test wants it"))
+        wide.send("goes on", in_ms=0, partition=1)
+        step_until(wide.values, relay)
+    assert set(asked) == {0.2}
+    step_until(lambda: 0 in relay.owners, relay)
+    assert relay._logs._client.patience_s > 1
 
 
 def test_a_relay_that_dies_while_another_turn_is_on_its_way_leaves_no_thread_that_waits(

@@ -6,10 +6,12 @@ import json
 from contextlib import closing
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs import Logs
 from waterclock.relay.watching.view import View, bounds_of
@@ -116,6 +118,22 @@ def test_with_a_snapshot_what_was_cut_off_is_known(world: World, capsys: pytest.
 def test_a_topic_that_is_no_relays_is_refused_with_a_sentence(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["relay", "ls", "--bootstrap", world.broker.bootstrap, "--topic", world.target]) == 2
     assert f"There is no topic {world.target}.settled" in capsys.readouterr().err
+
+
+def test_what_stands_in_partitions_that_a_list_of_before_lacks_is_pending_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.admin.topics()
+    for topic in (f"{world.topic}.settled", world.topic):
+        added = world.admin.client.create_partitions([NewPartitions(topic, 2)])
+        added[topic].result(10)
+    world.send("there", in_ms=YEAR_MS, partition=1)
+    monkeypatch.setattr(Admin, "topics", lambda admin: listed)
+    settings = base_settings(world.broker.bootstrap, {})
+    with closing(Logs(settings)) as logs:
+        topics = Topics.of(world.topic)
+        seen = [one for bounds in bounds_of(world.admin, logs, topics) for one in View(logs, topics, bounds).pending()]
+    assert [one.message.value() for one in seen] == [b"there"]
 
 
 def test_the_messages_of_a_folder_that_was_set_aside_are_printed(

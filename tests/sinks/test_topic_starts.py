@@ -188,12 +188,12 @@ def test_one_that_is_gone_before_anything_was_written_ends_the_start_and_the_nex
 def test_who_lists_topics_before_the_other_makes_them_does_not_take_its_records_for_a_strangers(
     store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that stood still between its list and its look; or a broker answered that lags."""
+    """One that stood still between its list and its look."""
     apply_once(sink, batch(0))
     there = store.admin().topics()
     for known in ((), ("",), ("", "_dead_letters"), ("_batches",)):
         listed = {name: there[name] for name in (store.named("results") + part for part in known)}
-        monkeypatch.setattr(Admin, "topics", lambda admin, listed=listed: listed)
+        monkeypatch.setattr(Admin, "known", lambda admin, names, listed=listed: listed)
         with closing(store.sink()) as late:
             assert late.look(SCHEMA) == []
             late.open(SCHEMA)
@@ -205,8 +205,30 @@ def test_what_a_list_lacks_is_removed_with_the_rest(
 ) -> None:
     """The results alone would be nobody's, and refused for ever."""
     apply_once(sink, batch(0))
-    topics, batches = Admin.topics, store.named("results_batches")
-    monkeypatch.setattr(Admin, "topics", lambda admin: {batches: 1} if batches in topics(admin) else {})
+    batches = store.named("results_batches")
+    monkeypatch.setattr(Admin, "known", lambda admin, names: {batches: 1} if batches in Admin.topics(admin) else {})
     sink.remove()
-    monkeypatch.undo()
+    assert not [name for name in store.admin().topics() if name.startswith(store.named("results"))]
+
+
+def test_a_strangers_topic_that_a_list_lacks_is_not_written_to_and_our_own_are_removed(
+    store: TopicStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that lags has an old list. By it a stranger's topic was none, and became ours, with his records in it; and
+    ours stayed when they were to go: a run that started over wrote its results beside the old ones."""
+    with monkeypatch.context() as lagging, closing(store.sink()) as sink:
+        lagging.setattr(Admin, "topics", lambda admin: {})
+        store.admin().make(store.named("results"), 1)
+        stranger = Producer({"bootstrap.servers": store.servers})
+        stranger.produce(store.named("results"), b"mine")
+        stranger.flush()
+        with pytest.raises(UsageError, match="holds records, and no sink of waterclock wrote to it"):
+            sink.open(SCHEMA)
+    store.admin().remove([store.named("results")])
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+        with monkeypatch.context() as lagging:
+            lagging.setattr(Admin, "topics", lambda admin: {})
+            sink.remove()
     assert not [name for name in store.admin().topics() if name.startswith(store.named("results"))]

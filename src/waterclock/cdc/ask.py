@@ -68,10 +68,10 @@ def ask(settings: Mapping[str, Any], name: str, tables: list[str], clock: Clock,
 
 
 def _topic(settings: Mapping[str, Any], name: str) -> str:
-    topic, there = topic_of_requests(name), Admin(settings).topics()
-    if topic in there:
+    topic, admin = topic_of_requests(name), Admin(settings)
+    if topic in admin.known([topic]):
         return topic
-    captures = sorted(each.removesuffix(".position") for each in there if each.endswith(".position"))
+    captures = sorted(each.removesuffix(".position") for each in admin.topics() if each.endswith(".position"))
     if name in captures:
         raise UsageError(
             f"The capture {name} was never run so that it can be asked: start it without --once, and ask again."

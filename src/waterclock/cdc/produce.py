@@ -155,9 +155,8 @@ class CaptureTopics:
             raise UsageError(
                 f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
             )
-        if state not in self._there:
-            self._admin.make(state, 1, COMPACTED)
-        elif (policy := self._settings(state)["cleanup.policy"]) != "compact":
+        is_there = state in self._there or self._admin.make(state, 1, COMPACTED) is not None
+        if is_there and (policy := self._settings(state)["cleanup.policy"]) != "compact":
             # without its position a capture would begin again
             raise UsageError(
                 f"The topic {state} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. "

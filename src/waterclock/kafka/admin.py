@@ -8,10 +8,10 @@ Rule 3: `topics` is what any broker knows: one that has just begun to follow may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, TopicDescription
@@ -72,11 +72,34 @@ class Admin:
             ask = partial(self.client.list_topics, timeout=CALL_S)
             topics = patiently(ask, is_refusal, self._patience_s, self._clock, self._servers).topics
         except KafkaException as error:
-            raise EnvironmentMissing(
-                f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it "
-                f"run? `{self._starts}` starts one on this machine."
-            ) from None
+            raise self._nobody(error) from None
         return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def _nobody(self, error: KafkaException) -> EnvironmentMissing:
+        return EnvironmentMissing(
+            f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it run? "
+            f"`{self._starts}` starts one on this machine."
+        )
+
+    def known(self, topics: Iterable[str]) -> dict[str, int]:
+        """Those of the topics that are there, by the word of who leads, and how many partitions each has: what a list
+        lacks may be somebody's all the same. One that was made just now may be missing (rule 2). Errors as of `topics`;
+        UsageError if Kafka does not say."""
+        names = TopicCollection([*topics])
+
+        def ask() -> dict[str, TopicDescription | None]:
+            described = self.client.describe_topics(names, request_timeout=CALL_S)
+            return {name: _if_there(future) for name, future in described.items()}
+
+        try:
+            found = patiently(
+                ask, lambda error: error.code() not in _AWAY, self._patience_s, self._clock, self._servers
+            )
+        except KafkaException as error:
+            if error.args[0].code() in _AWAY:
+                raise self._nobody(error) from None
+            raise _error_of(f"Kafka does not describe the topics {', '.join(names.topic_names)}", error) from None
+        return {name: len(topic.partitions) for name, topic in found.items() if topic is not None}
 
     def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> int | None:
         """Make a topic. One that was there is as good, be it that somebody made it meanwhile or that the list lacked it:
@@ -145,6 +168,15 @@ class Admin:
         return patiently(
             ask, lambda error: error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART, _MADE_WITHIN_S, self._clock
         )
+
+
+def _if_there(future: Any) -> TopicDescription | None:
+    try:
+        return cast("TopicDescription", future.result())
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None
 
 
 def _error_of(what: str, raised: KafkaException) -> WaterclockError:

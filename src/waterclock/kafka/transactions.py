@@ -10,8 +10,8 @@ A crash between any two leaves Kafka as it was after the last 4, for whoever rea
 
 Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1. But if
         Kafka refused a record (`requires_abort` of the error), `abort` makes it as good as new.
-Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard,
-        and so is `give_up`, for a thread that hears no Ctrl-C.
+Rule 2: a commit is asked for until it is answered: to give up leaves it open whether it got through, which is for who reads
+        that elsewhere. Ctrl-C is heard, and so is `give_up`, for a thread that hears no Ctrl-C.
 Rule 3: what a record was refused for is the error, and not what its transaction then says.
 Rule 4: who has to know what became of a record gives `send` an `on_delivery`. With SENDING it hears of a refusal only.
 """
@@ -76,8 +76,8 @@ class TransactionalProducer:
         self._is_given_up = False
         self._sent = 0
 
-    def fence(self, topic: str | None = None) -> None:
-        """Step 1, quicker with the name of a `topic` that is there.
+    def fence(self, topic: str | None = None, patience_s: float = math.inf) -> None:
+        """Step 1, quicker with the name of a `topic` that is there; Kafka is waited for for a minute, or `patience_s`.
 
         librdkafka that finds no connection when it looks for the coordinator looks again half a second later, in one of
         five cases. The second question about the topic is answered by the broker that it stays with.
@@ -87,7 +87,7 @@ class TransactionalProducer:
         its own; a new client asks at once, and nothing of the old one, which has its answer, is on its way.
         """
         self._look_twice(topic)
-        backoff, call_s = Backoff((AGAIN_AFTER_S,), self._clock, _FENCING_S), _FIRST_CALL_S
+        backoff, call_s = Backoff((AGAIN_AFTER_S,), self._clock, min(patience_s, _FENCING_S)), _FIRST_CALL_S
         while True:
             try:
                 self.producer.init_transactions(call_s)
@@ -190,14 +190,14 @@ class TransactionalProducer:
         places = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
         self._ask(partial(self.producer.send_offsets_to_transaction, places, group), _OFFSETS_S)
 
-    def commit(self) -> None:
+    def commit(self, patience_s: float = math.inf) -> None:
         """Step 4; when it returns, Kafka has it all."""
-        self._ask(self.producer.commit_transaction, math.inf)
+        self._ask(self.producer.commit_transaction, patience_s)
         self.is_open = False
 
-    def abort(self) -> None:
+    def abort(self, patience_s: float = _ABORT_S) -> None:
         """Step 4 the other way; when it returns, nothing of the transaction is there, and another one may begin."""
-        self._ask(self.producer.abort_transaction, _ABORT_S)
+        self._ask(self.producer.abort_transaction, patience_s)
         self.is_open = self.has_failed = False
         self._refused.clear()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Message, TopicPartition
@@ -45,6 +46,16 @@ class Logs:
 
     def close(self) -> None:
         self._client.close()
+
+    @contextmanager
+    def asking_for(self, most_s: float) -> Iterator[None]:
+        """Meanwhile who leads a partition is asked where it ends for no longer than that, or one question lasts."""
+        usual_s = self._client.patience_s
+        self._client.patience_s = min(usual_s, most_s)
+        try:
+            yield
+        finally:
+            self._client.patience_s = usual_s
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset that is kept, and the end of what is committed; ConnectionLost if Kafka does not say."""

@@ -13,9 +13,11 @@ Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that 
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
-Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, hears that
-        another owns the partition, fails, or for `STANDS_IN_NS`, if the group does not give it to him. One that stops goes
-        on likewise for `STOPPING_NS`, if there are others, and they stand by: it takes them for its like.
+Rule 6: who stands in for others (rule 1; for one that stops or is silent, signs.py) does so until he is fenced, fails, or
+        for `STANDS_IN_NS`, if the group does not give it to him. Beside others, or if he hears that another owns the
+        partition, he makes a turn then, and goes on if it is not fenced: whom the group gave it to may not be able to take
+        it, and of two who took it at once each hears the other. One that stops goes on likewise for `STOPPING_NS`, if
+        there are others, and they stand by: it takes them for its like.
 Rule 7: who starts beside others reads up as a standby before it joins the group: what it is given need not wait.
 """
 
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import methodcaller
 from typing import Final
 
@@ -56,6 +59,7 @@ READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 STANDS_IN_NS: Final = 15_000_000_000  # two of the group's sessions
+BESIDE_S: Final = 2.0
 STOPPING_NS: Final = 2_000_000_000
 
 
@@ -123,9 +127,15 @@ class Relay:
         if number in self.owners:
             return self.owners[number].position
         try:
-            return self._logs.bounds(self.topics.input, number)[1]
+            with self._logs.asking_for(self._patience_s):
+                return self._logs.bounds(self.topics.input, number)[1]
         except WaterclockError:
             return 0  # it is read in vain for a while
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a partition's leader, or its coordinator, is waited for: other partitions wait for that."""
+        return BESIDE_S if len(self.owners) + len(self._pending) > 1 else inf
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -139,9 +149,9 @@ class Relay:
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
         messages, member = self._read(self.wait_s(wait_s)), self._member
-        with self.lock:
+        with self.lock, self._logs.asking_for(self._patience_s):
             now_ns = self._clock.monotonic_ns()
-            self._hear_of_others(now_ns)
+            doubtful = self._hear_of_others(now_ns)
             for owner in self.owners.values():
                 owner.known_ns = now_ns
                 if member.connection_broke or now_ns - self._stepped_ns > GAP_NS:  # rule 3
@@ -149,7 +159,8 @@ class Relay:
             member.connection_broke, self._stepped_ns = False, now_ns
             done = self._ingest(messages)
             # a turn of each partition that there is something for, and what is done beside turns
-            wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
+            owned = list(self.owners.items())
+            wanting = [owner for n, owner in owned if self._of(n, self._turns.is_wanted) or n in doubtful]
             done += self._turns.run(wanting)
             for owner in list(self.owners.values()):
                 done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
@@ -184,8 +195,9 @@ class Relay:
         is_awaited = bool(self.owners and others and self._options.standby is StandsBy.ALL)
         return self._stops_ns is None or (is_awaited and self._clock.monotonic_ns() < self._stops_ns)
 
-    def _hear_of_others(self, now_ns: int) -> None:
-        """Rules 1 and 6."""
+    def _hear_of_others(self, now_ns: int) -> set[int]:
+        """Rules 1 and 6; which partitions are to have a turn, to see whether they are fenced."""
+        doubtful = set[int]()
         taken, self._member.taken = self._member.taken, set()
         for number in taken:
             self._pending.pop(number, None)
@@ -194,13 +206,21 @@ class Relay:
                 self._member.read_from(number, self.owners[number].position)
         self._signs.hear()
         for number in list(self.owners):
-            until_ns = self._stands_in.get(number, self._stops_ns)
-            if until_ns is not None and (now_ns >= until_ns or self._signs.is_anothers(number)):
+            until_ns, is_anothers = self._stands_in.get(number, self._stops_ns), self._signs.is_anothers(number)
+            if until_ns is None or (now_ns < until_ns and not is_anothers):
+                continue
+            if number in self._stands_in and (is_anothers or self._unassigned.others):
+                self._stands_in[number] = now_ns + STANDS_IN_NS
+                self._signs.pass_over(number)
+                self._of(number, methodcaller("checkpoint"))  # that turn may be its last deed
+                doubtful.add(number)
+            else:
                 self._let_go(number, checkpoint=True)
                 self._stands_in.pop(number, None)
         owns_all = len(self.owners) == self._count  # else others have joined since the last look
         self._signs.is_alone = owns_all and not (self._unassigned.others or self._stands_in)
         self._signs.own({number: owner.command_position for number, owner in self.owners.items()}, bool(self._stops_ns))
+        return doubtful
 
     def _take_overs(self, now_ns: int) -> None:
         given, self._member.given = self._member.given, set()
@@ -228,7 +248,7 @@ class Relay:
 
     def _take_over(self, number: int, pending: PendingTakeOver) -> None:
         try:
-            take_over = TakeOver(self._context, number)
+            take_over = TakeOver(self._context, number, self._patience_s)
             if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:

@@ -11,7 +11,8 @@ Rule 1: a sign is a word and no right. Whoever takes an orphan fences its owner 
         lost costs a take-over, and no message.
 Rule 2: signs and looks are a thread's of their own: an owner that waits for a slow Kafka lives. What is found is judged in
         the relay's.
-Rule 3: looks are counted, and not time: who was frozen himself has looked but once.
+Rule 3: looks are counted, and not time: who was frozen himself has looked but once. Those that a Kafka that stood still
+        answers together are of one moment: nobody looks again before he was answered, or while two of his own signs wait.
 Rule 4: silence counts only of who was heard here. What stood there at the first look says nothing.
 Rule 5: an orphan is one once, until its partition is heard of anew. An owner that was taken for dead and is heard again is
         believed for `BELIEVED` looks: so long its group alone says whether it lives.
@@ -73,7 +74,7 @@ class Signs:
         self.is_alone, self._may = False, True
         self._heard: dict[int, _Heard] = {}
         self._looks, self._believed_until = 0, dict[str, int]()
-        self._came: deque[tuple[bool, Any]] = deque()
+        self._asked: deque[tuple[bool, Any]] = deque()
         self._is_closed, self._wakes = False, threading.Event()
         self._thread = threading.Thread(target=self._talk, name="signs", daemon=True)
         self._thread.start()
@@ -94,35 +95,35 @@ class Signs:
     # 1. sign, 2. look: in their own thread
 
     def _talk(self) -> None:
-        count, waiting, was_alone = 0, list[tuple[bool, Any]](), False
+        count, was_alone = 0, False
         while not self._is_closed:
             self._wakes = threading.Event()  # before a look at what there is to say
-            (owned, stops), count = self._owned, count + 1
-            is_alone = self.is_alone
+            (owned, stops), is_alone, count = self._owned, self.is_alone, count + 1
             if self._may and not (is_alone and was_alone):
                 word = f"{self._me} {count}{_STOPS if stops else _ALONE if is_alone else ''}"
-                waiting += self._ask([TopicPartition(self._topic, n, at, word) for n, at in owned.items()])
+                waiting = list(self._asked)
+                looks = len(waiting) < 2 and not any(is_look for is_look, _ in waiting)
+                said = [TopicPartition(self._topic, n, at, word) for n, at in owned.items()]
+                self._asked.extend(self._ask(said, looks))
             was_alone = is_alone
-            for each in [one for one in waiting if one[1].done()]:
-                waiting.remove(each)
-                self._came.append(each)
             self._wakes.wait(EVERY_S)
 
-    def _ask(self, said: list[TopicPartition]) -> Iterator[tuple[bool, Any]]:
+    def _ask(self, said: list[TopicPartition], looks: bool) -> Iterator[tuple[bool, Any]]:
         """Whether it is a look, and its answer to come."""
         if said:
             signs = ConsumerGroupTopicPartitions(self._group, said)
             yield False, self._client.alter_consumer_group_offsets([signs], request_timeout=_ANSWER_S)[self._group]
-        asked = ConsumerGroupTopicPartitions(self._group, self._places)
-        found = self._client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=_ANSWER_S)
-        yield True, found[self._group]
+        if looks:
+            asked = ConsumerGroupTopicPartitions(self._group, self._places)
+            found = self._client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=_ANSWER_S)
+            yield True, found[self._group]
 
     # What is made of it
 
     def hear(self) -> None:
         """Judge what was found."""
-        while self._came:
-            is_look, future = self._came.popleft()
+        while self._asked and self._asked[0][1].done():
+            is_look, future = self._asked.popleft()
             try:
                 places = future.result().topic_partitions
                 if error := next((one.error for one in places if one.error is not None), None):
@@ -169,6 +170,11 @@ class Signs:
         """This relay takes an orphan."""
         heard = self._heard[number]
         heard.is_news, heard.taken_from = False, heard.who
+
+    def pass_over(self, number: int) -> None:
+        """What was heard of a partition so far says nothing."""
+        if number in self._heard:
+            self._heard[number].is_news = False
 
     def is_anothers(self, number: int) -> bool:
         """Whether somebody else has said since that he owns it."""

@@ -15,10 +15,11 @@ Rule 3: a handler does not end the transaction. 3 comes before 4, so that one th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from waterclock.errors import SinkLost, UsageError
+from waterclock.errors import ConnectionLost, SinkLost, UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.postgres.session import PostgresSession
 from waterclock.relay.handlers.retries import LeftBroken
 
@@ -57,6 +58,11 @@ class HandledOffsets:
         """Up to where a partition is handled; None if nothing of it is."""
         rows = self._session.ask(_FIND, *self._key(topic, partition))
         return int(rows[0][0]) if rows else None
+
+    def refuse_another(self, admin: Admin, topics: Collection[str]) -> None:
+        """ConnectionLost if one of the topics was made again since this began: rule 2."""
+        if gone := admin.gone({topic: self._ids[topic] for topic in topics}):
+            raise ConnectionLost(f"The topic {gone[0]} was deleted, and may have been made again.")
 
     def apply(self, message: Any, handle: Callable[[Any], object]) -> bool:
         """Steps 1 to 5; False if the message was handled before. What `handle` raises is raised, and nothing stays."""

@@ -204,7 +204,8 @@ class Handler:
     # The group
 
     def _on_assign(self, consumer: library.Consumer, given: list[TopicPartition]) -> None:
-        if self._handled is not None:
+        if self._handled is not None and given:
+            self._handled.refuse_another(Admin(self._settings, starts=STARTS), {each.topic for each in given})
             for each, known in zip(given, consumer.committed(given, timeout=10), strict=True):
                 offset = self._handled.next_offset(each.topic, each.partition)
                 if offset is not None:  # it begins where the database says

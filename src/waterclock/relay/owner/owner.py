@@ -207,7 +207,8 @@ class Owner:
     # What is due
 
     def due(self, now_ms: int, most: int) -> Array:
-        """What is to be delivered now, by due time, then in the order of the input; `most` or TURN_BYTES at once."""
+        """What is to be delivered now, by due time, then in the order of the input; `most` or TURN_BYTES at once. What was
+        ready before the clock was set back waits again."""
         rows = self.due_soon.take(min(now_ms, self._loaded_until - 1))
         if len(rows) and len(self.ready):
             rows = np.concatenate([self.ready, rows])
@@ -215,6 +216,7 @@ class Owner:
         elif len(self.ready):
             rows = self.ready
         most = min(most, max(1, int(np.searchsorted(np.cumsum(rows["length"], dtype="i8"), TURN_BYTES))))
+        most = min(most, int(np.searchsorted(rows["due"], now_ms, "right")))
         self.ready = rows[most:]
         return rows[:most]
 
@@ -231,12 +233,13 @@ class Owner:
 
     def next_due_ms(self) -> int | None:
         """When something is to be delivered, or becomes a dead letter; None if nothing is near."""
-        if len(self.ready):
-            return int(self.ready["due"][0])
-        if (waits_ms := self.doubts.next_due_ms) is not None:
-            return waits_ms
-        due_ms = self.due_soon.next_due()
-        return due_ms if due_ms is None or due_ms < self._loaded_until else None
+        soon_ms = self.due_soon.next_due()
+        dues = [
+            self.doubts.next_due_ms,
+            soon_ms if (soon_ms or 0) < self._loaded_until else None,
+            *self.ready["due"][:1],
+        ]
+        return min((int(due_ms) for due_ms in dues if due_ms is not None), default=None)
 
     # Now and then
 

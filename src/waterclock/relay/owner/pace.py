@@ -42,6 +42,7 @@ from waterclock.relay.store.rows import ROW, Array
 
 MOST: Final = 50_000  # deliveries of one transaction, or answers
 TIMEOUT_MS: Final = 10_000  # so long a dead relay's transaction hides what stands behind it in the targets
+ENDED_S: Final = TIMEOUT_MS * 1.5 / 1000  # Kafka has ended a transaction by then, one way or the other
 EASY_NS: Final = TIMEOUT_MS * 1_000_000 // 4
 REST_NS: Final = 6_000_000
 ASKED_TWICE_NS: Final = 18_000_000  # a commit that takes as long may have been answered CONCURRENT_TRANSACTIONS first
@@ -171,9 +172,10 @@ class Doubts:
         are bounds; `limit`: of a target's batches, if known."""
         target, doubt = self._to_try()[0]
         self._doubts[target] = self._doubts.pop(target)
-        count, bound, self.is_probe = min(doubt.most, most), limit(target), False
+        due = int(np.searchsorted(doubt.rows["due"], self._clock.wall_ms(), "right"))
+        count, bound, self.is_probe = min(doubt.most, most, due), limit(target), False
         if bound is not None and doubt.probes:
-            doubtful = np.flatnonzero(sizes(doubt.rows) > bound)[:1]  # the first one, or none
+            doubtful = np.flatnonzero(sizes(doubt.rows[:due]) > bound)[:1]  # the first one, or none
             self.is_probe = doubt.probes = bool(len(doubtful))
             if self.is_probe:
                 rows, doubt.rows = doubt.rows[doubtful], np.delete(doubt.rows, doubtful)
@@ -247,7 +249,11 @@ class Doubts:
         return bool(count) and (count >= TOGETHER or since_ns >= TOGETHER_NS or not self.has_portion)
 
     def _to_try(self) -> list[tuple[int, _Doubt]]:
-        return [(target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.backoff.is_time]
+        waiting = (
+            (target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.backoff.is_time
+        )
+        now_ms = self._clock.wall_ms()  # it may have been set back since they were due
+        return [(target, doubt) for target, doubt in waiting if doubt.rows["due"][0] <= now_ms]
 
 
 def _sorted(some: Array, others: Array) -> Array:

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from confluent_kafka import Message
@@ -81,10 +82,10 @@ class PendingTakeOver:
 
 
 class TakeOver:
-    """Takes one partition over."""
+    """Takes one partition over; Kafka is waited for as long as `patience_s` at step 3."""
 
-    def __init__(self, context: Context, number: int) -> None:
-        self._context, self._number = context, number
+    def __init__(self, context: Context, number: int, patience_s: float = inf) -> None:
+        self._context, self._number, self._patience_s = context, number, patience_s
         self._store: PartitionStore | None = None
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
@@ -132,7 +133,7 @@ class TakeOver:
     def fence(self) -> None:
         """Step 3."""
         self._producer = self._context.make_producer(self._number)
-        self._producer.fence(self._context.topics.input)
+        self._producer.fence(self._context.topics.input, self._patience_s)
 
     def find_ends(self) -> None:
         """Step 4."""

@@ -34,7 +34,7 @@ begun.
 Rule 5: all have ended when `OwnerTurns.run` returns, those that failed too. So nothing else that the relay does meets a
         turn on its way: not what comes in, no checkpoint, nothing that the group takes away or gives.
 Rule 6: turns know nothing of each other: a partition has its own producer and its own transaction. One that fails is the
-        matter of its owner alone, and the others are applied.
+        matter of its owner alone, the others are applied. They wait for it, for `ENDED_S` at most: the logs say what it is.
 Rule 7: at most `AT_ONCE` are on their way. Each has up to `owner.TURN_BYTES` with the client.
 Rule 8: if the relay itself ends meanwhile (Ctrl-C, an error that no other attempt mends), what is on its way is given
         up: nobody waits for Kafka's answer, and the next owner reads in the logs what became of it.
@@ -61,7 +61,7 @@ from waterclock.relay.owner.context import NOTE, RecordRefused
 from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts, replies_to
 from waterclock.relay.owner.log_span import RECORD_BYTES
 from waterclock.relay.owner.owner import CHECKPOINT_NS, GAP_NS, Owner
-from waterclock.relay.owner.pace import MOST
+from waterclock.relay.owner.pace import ENDED_S, MOST
 from waterclock.relay.owner.refusals import AbortedTurn, Reports, choose, give_back, learn
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on
@@ -266,7 +266,7 @@ class Turn:
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
-        self.owner.producer.commit()
+        self.owner.producer.commit(ENDED_S)
 
     def apply(self) -> None:
         """Step 8."""
@@ -300,7 +300,7 @@ class Turn:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost if that is not known."""
         if self._is_probe and self._refusal is None:
             self.owner.producer.arrive(PROBED_S)
-        self.owner.producer.abort()
+        self.owner.producer.abort(ENDED_S)
 
     def undo(self) -> None:
         """Step 10."""

@@ -35,6 +35,7 @@ from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.logs import Reader
 from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.pace import ENDED_S
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
 from waterclock.relay.wire.moves import Original, copied, stretches_of
@@ -127,7 +128,7 @@ class LapTurn:
 
     def commit(self) -> None:
         """Step 4; when it returns, Kafka has it all."""
-        self._owner.producer.commit()
+        self._owner.producer.commit(ENDED_S)
 
     def apply(self) -> None:
         """Step 5."""

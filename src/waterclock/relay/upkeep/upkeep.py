@@ -38,6 +38,7 @@ from waterclock.kafka.errors import Verdict, verdict_of, words_of
 from waterclock.relay.logs import offset_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.pace import ENDED_S
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
@@ -84,7 +85,7 @@ class SnapshotTurn:
     def commit(self) -> None:
         """Step 3; when it returns, Kafka has it all."""
         try:
-            self._owner.producer.commit()
+            self._owner.producer.commit(ENDED_S)
         except ConnectionLost:
             if self._own is None:
                 raise

@@ -98,7 +98,7 @@ class TopicSink:
         """See `Sink`."""
         wanted = columns_of(results)
         admin = Admin(self._settings)
-        there = admin.topics()
+        there = self._there(admin)
         refuse(self._faults(admin, there, wanted))
         for part, (is_one, settings) in _PARTS.items():
             if self._name(part) not in there:
@@ -116,13 +116,13 @@ class TopicSink:
     def look(self, results: pa.Schema) -> list[str]:
         """Why `open` would refuse what is there: all of it. Nothing is made."""
         admin = Admin(self._settings)
-        return list(self._faults(admin, admin.topics(), columns_of(results)))
+        return list(self._faults(admin, self._there(admin), columns_of(results)))
 
     def remove(self) -> None:
         """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
         sink wrote to stay: who made them wants them."""
         admin = Admin(self._settings)
-        is_ours, others = self._whose(admin, admin.topics())
+        is_ours, others = self._whose(admin, self._there(admin))
         if not is_ours:
             if others:
                 raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
@@ -230,8 +230,13 @@ class TopicSink:
     def _place(self, part: str) -> str:
         return f"the topic {self._name(part)!r} at {self._servers}"
 
+    def _there(self, admin: Admin) -> dict[str, int]:
+        """Which of the topics are there, by the word of who leads: by a list that lacks them, a stranger's would be taken
+        for none, and written to; and ours would stay, with all that they hold, when they are to be removed."""
+        return admin.known(map(self._name, _PARTS))
+
     def _faults(self, admin: Admin, there: Mapping[str, int], wanted: Columns) -> Iterator[str]:
-        """What is wrong with what is there. `there` is a list of any broker, of before: what it lacks is asked for."""
+        """What is wrong with what is there. `there` is of before: what it lacks is asked for."""
         is_ours, others = self._whose(admin, there)
         if is_ours:
             missing = [part for part in _PARTS if self._name(part) not in there]
