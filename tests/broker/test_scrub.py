@@ -122,7 +122,7 @@ def test_damage_is_told_before_a_reader_meets_it_with_file_bytes_offsets_and_rem
     with Broker(folder, clock=clock, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
         scrubbed(broker)
         assert broker.statistics().scrub.damaged == 1
-        (said,) = [record for record in caplog.records if "damaged" in record.message]
+        (said,) = [record for record in caplog.records if "damaged" in record.getMessage()]
         place = f"from byte {at} to before byte {at + size} of {path.stat().st_size}"
         words = f"t-0: {path} is damaged {place}: offsets {offset} to {offset} are lost"
         assert (said.levelname, said.message.startswith(words)) == ("ERROR", True)

@@ -95,7 +95,7 @@ def test_it_says_which_file_was_to_take_how_much_and_that_it_does_again(
     disk.is_full = True
     world.send("x" * 5_000, in_ms=1_000)
     step_until_held(relay)
-    (said,) = [record for record in caplog.records if "does not take" in record.message]
+    (said,) = [record for record in caplog.records if "does not take" in record.getMessage()]
     assert said.levelno == logging.WARNING
     wanted = owner_of(relay).disk.wanted
     assert f"{world.topic}-0: the disk does not take {wanted} bytes for {owner_of(relay).store.folder}/" in said.message

@@ -196,12 +196,12 @@ def test_a_retention_that_somebody_sets_is_said_with_what_mends_it_and_the_relay
     assert len(caplog.records) == 2
     world.alter(topic, "cleanup.policy", "compact")
     look_at_settings(world, relay)
-    assert "has cleanup.policy=compact and retention.ms=86400000" in caplog.records[-1].message
+    assert "has cleanup.policy=compact and retention.ms=86400000" in caplog.records[-1].getMessage()
     world.alter(topic, "retention.ms", "-1")
     world.alter(topic, "cleanup.policy", "delete")
     look_at_settings(world, relay)
     look_at_settings(world, relay)
-    assert [record.message for record in caplog.records[3:]] == [f"{topic} keeps all that it has again"]
+    assert [record.getMessage() for record in caplog.records[3:]] == [f"{topic} keeps all that it has again"]
     world.send("delivered", in_ms=0)
     step_quietly(relay)
     assert world.values() == ["delivered"]

@@ -197,7 +197,7 @@ def test_a_half_whose_beginning_is_gone_was_begun_anew_if_it_is_the_earlier_one(
         )  # as power that is cut in the midst of the next frame may leave it
         assert disk.holds_all()
     first = 1 + 2 * half
-    (said,) = [record for record in caplog.records if f"frames {first} to {first}" in record.message]
+    (said,) = [record for record in caplog.records if f"frames {first} to {first}" in record.getMessage()]
     assert said.levelname == level
 
 

@@ -108,5 +108,5 @@ def test_a_leader_whose_follower_is_gone_serves_groups_once_it_counts_no_more(
         with client(both.one) as raw:
             assert replicas_needed(raw, 1)
         until(lambda: fetched(both) == (Error.NONE, 1), "one is enough")
-    said = [record.message for record in caplog.records if "groups and transactions" in record.message]
+    said = [record.getMessage() for record in caplog.records if "groups and transactions" in record.getMessage()]
     assert [one.startswith("groups and transactions are served once replica") for one in said] == [True, False]

@@ -169,9 +169,9 @@ def test_damage_is_said_with_its_place_moved_aside_and_not_there_at_the_next_sta
     assert aside.read_bytes() == bad[starts[2] : starts[3]]
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert f"store.log is damaged: {starts[3] - starts[2]} bytes from byte {starts[2]} on" in record.message
-    assert str(aside) in record.message
-    assert "commits 3 to 3 are missing" in record.message
+    assert f"store.log is damaged: {starts[3] - starts[2]} bytes from byte {starts[2]} on" in record.getMessage()
+    assert str(aside) in record.getMessage()
+    assert "commits 3 to 3 are missing" in record.getMessage()
     caplog.clear()
     assert kept(folder) == {"0": 0, "1": 1, "3": 3, "4": 4}
     assert not caplog.records
