@@ -107,7 +107,7 @@ def _at_once(found: dict[str, str], rounds: int, engine: Debezium | None, report
             runs: list[Figures] = []
             for number in range(rounds):
                 report(f"cdc, MariaDB, one transaction, round {number + 1} of {rounds}")
-                where = [f"mysql://root@127.0.0.1:{server.port}/old", "--once", "--json", "--snapshot", "never"]
+                where = [f"mysql://root@127.0.0.1:{server.port}/old", "--once", "--json"]
                 to = ["--to", f"kafka://{broker.bootstrap}/old-{number}"]
                 before = cpu_s(broker.pid)
                 command = [sys.executable, "-P", "-m", "waterclock.cli", "cdc", *where, *to]
