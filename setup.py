@@ -156,7 +156,7 @@ setup(
         compiled("wheel._objects", f"{WHEEL}/_objects.pyx", *HANDLES),
         compiled("timer._adding", f"{TIMER}/_adding.pyx", "../clock.h", "../wheel/_objects.pxd"),
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
-        compiled("changes._written", f"{CHANGES}/_written.pyx", "text.h", "_written.pxd"),
+        compiled("changes._written", f"{CHANGES}/_written.pyx", "text.h", "_written.pxd", small=True),
         compiled("cdc.mysql._images", f"{CDC}/mysql/_images.pyx", "image.h", *WRITTEN, small=True),
         compiled("cdc.postgres._tuples", f"{CDC}/postgres/_tuples.pyx", "../mysql/image.h", *WRITTEN, small=True),
         compiled("sinks._rows", "src/waterclock/sinks/_rows.pyx"),
