@@ -57,7 +57,7 @@ def main() -> None:
     pipeline.turns = lambda *_: 1  # a bucket with each batch
     fate = Fate(step, count)
     with closing(configured(load(file))) as made:
-        for sink in (outlet.sink for outlet in made._outlets):
+        for sink in (outlet.sink for outlet in made._outlets._all):
             for name, passed in (
                 ("begin", "begun"),
                 ("is_applied", "looked"),

@@ -177,7 +177,7 @@ def test_a_table_and_a_topic_of_one_pipeline_hold_the_same(kafka_broker: Broker,
     names = "batch_id, kind, key, rule, source_id, result_id, event_what, event_n"
     assert store.in_order(names) == look(file, "out.db", names) != []
     with closing(configured(load(file))) as pipeline:
-        sinks = [outlet.sink for outlet in pipeline._outlets]
+        sinks = [outlet.sink for outlet in pipeline._outlets._all]
         assert all(isinstance(sink, RecordingSink) for sink in sinks)
 
 

@@ -17,7 +17,7 @@ from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.sources import FileSource, Source, refuse_spark
 from waterclock.rules.model import Rules
 from waterclock.signals import heard
-from waterclock.sinks.destination import Destination, Findings
+from waterclock.sinks.destination import Destination, Findings, remove_all
 from waterclock.streaming.frames import result_schema
 from waterclock.streaming.given import ChosenColumns
 from waterclock.streaming.places.place import Place
@@ -35,15 +35,9 @@ def configured(config: Config) -> LocalPipeline:
 
 
 def pipeline_of(
-    source: Any,
-    rules: Rules | None,
-    outlets: Sequence[Outlet[Any]],
-    checkpoint: Place,
-    watermark_delay_us: int,
-    close: bool,
-    name: str,
-    local: Local,
-) -> LocalPipeline:
+    source: Any, rules: Rules | None, outlets: Sequence[Outlet[Any]], checkpoint: Place, watermark_delay_us: int,
+    close: bool, name: str, local: Local,
+) -> LocalPipeline:  # fmt: skip
     """The pipeline of a checked source; UsageError for what only Spark can do. A sink may be a record that makes it."""
     rules = refuse_spark(source, rules, outlets, checkpoint)
     sinks: list[Outlet[Any]] = [
@@ -108,8 +102,7 @@ def start_over(config: Config) -> None:
     checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     with closing(checkpoint):
         checkpoint.refuse_to_remove(" and ".join(outlet.sink.place for outlet in config.outlets))
-        for outlet in config.outlets:
-            outlet.sink.remove()
+        remove_all([outlet.sink for outlet in config.outlets])
         checkpoint.remove()
 
 

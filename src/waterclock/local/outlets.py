@@ -12,7 +12,7 @@ Rule 4: the first one counts for the pipeline: its totals are those that are sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -67,9 +67,6 @@ class Outlets:
     def __init__(self, outlets: Sequence[Outlet[RecordingSink]]) -> None:
         self._all = [LocalOutlet(outlet) for outlet in outlets]
         self._first = self._all[0]
-
-    def __iter__(self) -> Iterator[LocalOutlet]:
-        return iter(self._all)
 
     @property
     def place(self) -> str:

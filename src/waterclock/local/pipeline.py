@@ -87,19 +87,10 @@ class LocalPipeline:
     """A source, rules and sinks, with a checkpoint. One run at a time."""
 
     def __init__(
-        self,
-        source: Source,
-        rules: Rules,
-        sinks: Sequence[Outlet[RecordingSink]],
-        checkpoint: LocalCheckpoint,
-        *,
-        watermark_delay_us: int = 0,
-        close: bool = True,
-        name: str = "pipeline",
-        buckets: int = 4,
-        linger_s: float = 0.0,
+        self, source: Source, rules: Rules, sinks: Sequence[Outlet[RecordingSink]], checkpoint: LocalCheckpoint, *,
+        watermark_delay_us: int = 0, close: bool = True, name: str = "pipeline", buckets: int = 4, linger_s: float = 0.0,
         clock: WallClock = SYSTEM,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._source, self._rules, self._outlets, self._name = source, rules, Outlets(sinks), name
         self._delay_us, self._closes, self._count, self._linger_s = watermark_delay_us, close, buckets, linger_s
         event = source.schema()

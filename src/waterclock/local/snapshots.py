@@ -7,7 +7,8 @@ that replay would not do (rule 4).
 Rule 1: a bucket is replaced whole, in one transaction.
 Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy. It is
         removed before the sink gets another batch of that number, and not by a start that is refused.
-Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source.
+Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source. SQLite sees
+        damage to its pages; each row has a checksum beside it, of which rows of older versions have none.
 Rule 4: two things outlast a power cut: a snapshot behind which the sink forgets what was read, and what rule 2 removed.
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from threading import Lock
+from zlib import crc32
 
 from waterclock.errors import EnvironmentMissing, StateMismatch, unstopped
 from waterclock.streaming.state.bucket import StoredBucket
@@ -34,6 +36,8 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS shelf (bucket INTEGER, number INTEGER, blob BLOB, PRIMARY KEY (bucket, number))
         WITHOUT ROWID;
 """
+_SUMMED = "{0}, checksum({0})"
+_IS_WHOLE = "(checksum IS NULL OR checksum = checksum({}))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,12 @@ class Written:
 def stored_in(path: Path) -> list[tuple[int, int, bytes, int]]:
     """Of each bucket in the file its number, the last batch that it has taken, what every batch reads of it, and the bytes
     of all of it. Nothing is written, and a run may write meanwhile; EnvironmentMissing if it cannot be read."""
-    bytes_ = (
-        "length(engine) + length(rows) + (SELECT total(length(blob)) FROM shelf WHERE shelf.bucket = bucket.bucket)"
-    )
+    blobs = "(SELECT total(length(blob)) FROM shelf WHERE shelf.bucket = bucket.bucket)"
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            found = db.execute(f"SELECT bucket, batch, engine, {bytes_} FROM bucket ORDER BY bucket").fetchall()
+            found = db.execute(
+                f"SELECT bucket, batch, engine, length(engine) + length(rows) + {blobs} FROM bucket ORDER BY 1"
+            ).fetchall()
     except sqlite3.Error as error:
         raise EnvironmentMissing(
             f"the state in {path} cannot be read: {unstopped(error)}. See to its disk and rights; where it is damaged, a "
@@ -101,17 +105,17 @@ class Snapshots:
     def shelf(self, bucket: int) -> dict[int, bytes]:
         """All blobs of a bucket."""
         with self._errors(), self._lock:
-            return dict(self._db.execute("SELECT number, blob FROM shelf WHERE bucket = ?", (bucket,)))
+            numbers = self._db.execute("SELECT number FROM shelf WHERE bucket = ?", (bucket,)).fetchall()
+        return {number: self.blob(bucket, number) for (number,) in numbers}
 
     def blob(self, bucket: int, number: int) -> bytes:
+        asked = f"SELECT blob FROM shelf WHERE bucket = ? AND number = ? AND {_IS_WHOLE.format('bucket, number, blob')}"
         with self._errors(), self._lock:
-            found = self._db.execute(
-                "SELECT blob FROM shelf WHERE bucket = ? AND number = ?", (bucket, number)
-            ).fetchone()
+            found = self._db.execute(asked, (bucket, number)).fetchone()
         if found is None:
             raise StateMismatch(
-                f"the state in {self._path} lacks the blob {number} of bucket {bucket}: remove that file, and start again: "
-                "the state is made anew from the source"
+                f"the state in {self._path} lacks the blob {number} of bucket {bucket}, or it is damaged: remove that "
+                "file, and start again: the state is made anew from the source"
             )
         return found[0]  # type: ignore[no-any-return]
 
@@ -120,11 +124,11 @@ class Snapshots:
         with self._transaction(lasts):
             for each in written:
                 row = (each.bucket, query, each.batch_id, each.stored.engine, each.stored.rows)
-                self._db.execute("INSERT OR REPLACE INTO bucket VALUES (?, ?, ?, ?, ?)", row)
+                self._db.execute(f"INSERT OR REPLACE INTO bucket VALUES ({_SUMMED.format('?1, ?2, ?3, ?4, ?5')})", row)
                 gone = ((each.bucket, number) for number in each.gone)
                 self._db.executemany("DELETE FROM shelf WHERE bucket = ? AND number = ?", gone)
                 put = ((each.bucket, number, blob) for number, blob in each.put.items())
-                self._db.executemany("INSERT OR REPLACE INTO shelf VALUES (?, ?, ?)", put)
+                self._db.executemany(f"INSERT OR REPLACE INTO shelf VALUES ({_SUMMED.format('?1, ?2, ?3')})", put)
 
     def close(self) -> None:
         self._db.close()
@@ -133,9 +137,15 @@ class Snapshots:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             db.executescript(_TABLES)
+            db.create_function("checksum", -1, _checksum)
+            for table in ("bucket", "shelf"):
+                with suppress(sqlite3.OperationalError):  # it has it
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
+            is_whole = _IS_WHOLE.format("bucket, query, batch, engine, rows")
+            ((wrong,),) = db.execute(f"SELECT count(*) FROM bucket WHERE NOT {is_whole}")
+            if found != "ok" or wrong:
+                raise sqlite3.DatabaseError(f"{wrong} buckets are not as written" if wrong else found)
         except BaseException:
             db.close()
             raise
@@ -172,3 +182,10 @@ class Snapshots:
             with suppress(FileNotFoundError):
                 self._path.with_name(f"{NAME}{end}").replace(f"{aside}{end}")
         self._path.replace(aside)
+
+
+def _checksum(*row: object) -> int:
+    found = 0
+    for part in row:
+        found = crc32(part if isinstance(part, bytes) else f" {part} ".encode(), found)
+    return found
