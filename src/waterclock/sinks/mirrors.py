@@ -31,6 +31,7 @@ from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
 from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
+from waterclock.sinks.takeover import FROM_CAPTURE, is_others, older_rows, refuse_others, refuse_turned, turned_back
 
 _ASKED = 500  # keys in one question
 ON_DROP = ("keep", "follow")
@@ -85,6 +86,10 @@ class TableChanges:
     rows: list[ReducedRow] = field(default_factory=list)
     several: dict[str, list[PackedChange]] = field(default_factory=dict)
 
+    @property
+    def positions(self) -> list[str]:
+        return [self.truncated, *(row.position for row in self.rows)]
+
 
 class TableMaker(Protocol):
     """Where mirrored tables get their forms; `table` is the source's name, such as shop.item."""
@@ -125,7 +130,8 @@ def positions_table(types: Sequence[str]) -> Table:
 def reduced(changes: pa.Table) -> Iterator[TableChanges]:
     """The changes of a batch by table, in the order of their names, one row a key."""
     columns = [changes.column(name).to_pylist() for name in CHANGES.names]
-    packed = map(PackedChange._make, zip(*columns, strict=True))
+    packed = [PackedChange._make(row) for row in zip(*columns, strict=True)]
+    refuse_turned(packed)
     rows = sorted(packed, key=lambda row: (row.table, row.key, row.position))
     for table, of_table in groupby(rows, key=lambda row: row.table):
         made = TableChanges(table)
@@ -173,13 +179,14 @@ def apply(place: MirroringDatabase, positions: str, changes: pa.Table, follower:
         before = str(truncates[0][0]) if truncates else ""
         rows = changed.rows if form is None else _of_newer_changes(place, positions, changed, form, before)
         rows = since(rows, before)
-        lengths = place.run(f"SELECT length(position) {of_table} LIMIT 1")
-        length = int(lengths[0][0]) if lengths else None  # None: nothing is known of the table, so it is not ours
-        if form is not None and length is None and place.run(f"SELECT 1 FROM {place.name(changed.table)} LIMIT 1"):
+        known = place.run(f"SELECT position {of_table} LIMIT 1")  # none: the table is not ours
+        if form is not None and not known and place.run(f"SELECT 1 FROM {place.name(changed.table)} LIMIT 1"):
             raise rows_of_somebody_else(place.name(changed.table))
-        refuse_other_positions(changed, length)
+        refuse_others(changed.table, changed.positions, str(known[0][0]) if known else "", before)
         if follower is not None:
             form = follower.follow(place, positions, changed.table, form)
+        if is_others(changed.truncated) and place.run(f"SELECT 1 {of_table} AND {FROM_CAPTURE} LIMIT 1"):
+            raise turned_back(changed.table)
         if changed.truncated > before:
             _truncate(place, positions, changed)
         form = widened(place, changed.table, rows, form)
@@ -234,16 +241,6 @@ def _known(place: MirroringDatabase, positions: str, table: str, keys: list[str]
     return found
 
 
-def refuse_other_positions(changed: TableChanges, length: int | None) -> None:
-    """Raise UsageError if positions have other parts than what is there: the two cannot be compared."""
-    found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
-    if len(found | ({length} if length is not None else set())) > 1:
-        raise UsageError(
-            f"the changes of {changed.table} give their positions in two ways, which cannot be compared: some by the "
-            "source's own places and some by offsets. Let their writer give all in one way, and start over with --fresh"
-        )
-
-
 def _names(row: ReducedRow) -> tuple[str, ...]:
     """The columns that are written: those of the key for a row that is gone."""
     return tuple(sorted(json.loads(row.key))) if row.gone else tuple(row.values)
@@ -255,8 +252,11 @@ def _put(
     """Rows that bring the same columns, in numbered steps."""
     names = [name for name in names if name in form.columns]
     staged = place.stage(table, {name: form.columns[name] for name in names}, rows)
+    older = {int(letters) for (letters,) in place.run(older_rows(literal(table), positions, staged))}
+    if older - {0}:
+        raise turned_back(table)
     covered = set(names) >= set(form.columns)
-    for statement in statements(table, place.name(table), positions, staged, names, form.key, covered):
+    for statement in statements(table, place.name(table), positions, staged, names, form.key, covered)[not older :]:
         place.run(statement)
     place.drop(staged)
 

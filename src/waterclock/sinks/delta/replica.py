@@ -33,13 +33,13 @@ from waterclock.sinks.mirrors import (
     as_values,
     newer_rows,
     reduced,
-    refuse_other_positions,
     rows_of_somebody_else,
     shown,
     since,
     widened,
 )
 from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY
+from waterclock.sinks.takeover import is_others, refuse_others, turned_back
 
 POSITIONS_SCHEMA = pa.schema(zip(POSITION_COLUMNS, (pa.string(), pa.string(), pa.string(), pa.bool_()), strict=True))
 PARTITIONED = ("table_name",)  # a batch reads and writes the positions of its own tables alone
@@ -67,7 +67,7 @@ class DeltaReplica:
         for changed in reduced(packed):
             known = _known(positions, changed)
             planned = _Plan(changed.table, self._path(changed.table), f"{query_id} {positions.metadata().id}")
-            change, after = planned.change(changed, known, _length(positions, changed.table, known))
+            change, after = planned.change(changed, known, _some(positions, changed.table, known))
             made += [change] if change is not None else []
             noted += [(changed.table, key, *place) for key, place in after.items()]
             is_new = is_new and not known.keys() & after.keys()
@@ -100,12 +100,16 @@ class _Plan:
         self._before = _found(path)
         self._steps: list[Any] = []
 
-    def change(self, changed: TableChanges, known: Known, length: int | None) -> tuple[Change | None, Known]:
-        """The change, None if there is none, and the positions that it comes to."""
+    def change(self, changed: TableChanges, known: Known, some: str) -> tuple[Change | None, Known]:
+        """The change, None if there is none, and the positions that it comes to; `some` is one of the table's."""
         before = known.get(_TRUNCATE, ("", True))[0]
         form = self._form(changed)
-        rows = since(self._newer(changed, known, form, length), before)
-        refuse_other_positions(changed, length)
+        rows = since(self._newer(changed, known, form, some), before)
+        refuse_others(changed.table, changed.positions, some, before)
+        met = [(at, row.position) for row in changed.rows if (at := known.get(row.key, ("", True))[0])]
+        met += [(at, changed.truncated) for at, _ in known.values() if is_others(changed.truncated)]
+        if any(at > later and len(at) != len(later) for at, later in met):
+            raise turned_back(changed.table)
         gone, after = _truncated(changed, known, before)
         form = widened(self, changed.table, rows, form)
         last = {**known, **after}
@@ -117,13 +121,13 @@ class _Plan:
         is_new = not any(row.key in there or row.key in gone for row in staying)
         return self._made(staying, gone, form, is_new), after
 
-    def _newer(self, changed: TableChanges, known: Known, form: Form | None, length: int | None) -> list[ReducedRow]:
+    def _newer(self, changed: TableChanges, known: Known, form: Form | None, some: str) -> list[ReducedRow]:
         """The rows that are newer than what is known of their keys; UsageError for a table that somebody else wrote to."""
         if form is None:
             return changed.rows
         before = known.get(_TRUNCATE, ("", True))[0]
         rows = newer_rows(changed, {key: at for key, (at, _) in known.items()}, form, before)
-        if length is None:
+        if not some:
             table = self._before
             assert table is not None
             if table.transaction_version(self._mark) is None and table.to_pyarrow_dataset().head(1).num_rows:
@@ -245,13 +249,13 @@ def _known(positions: DeltaTable, changed: TableChanges) -> Known:
     return {key: (position, deleted) for key, position, deleted in rows}
 
 
-def _length(positions: DeltaTable, table: str, known: Known) -> int | None:
-    """Of the table's positions so far; None if there is none, so the table is not ours."""
+def _some(positions: DeltaTable, table: str, known: Known) -> str:
+    """One of the table's positions so far; "" if there is none, so the table is not ours."""
     for position, _ in known.values():
-        return len(position)
+        return position
     of_table = positions.to_pyarrow_dataset(file_pruning_predicate=[("table_name", "=", table)])
     some = of_table.head(1, columns=["position"])
-    return len(some["position"][0].as_py()) if some.num_rows else None
+    return str(some["position"][0].as_py()) if some.num_rows else ""
 
 
 def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[str, ReducedRow], Known]:
