@@ -10,9 +10,11 @@ import json
 import os
 import random
 import shlex
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cdc.debezium_types import MARIADB_DIFFERS, MORE_MARIADB, MORE_POSTGRES, POSTGRES_DIFFERS, PREPARED
 from tests.cdc.mariadb import MariaSource
@@ -275,21 +279,66 @@ def goes_on(
     engine: Engine, given: Mapping[str, str], topic: str, write: Callable[..., object], mark: str, broker: Broker,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Debezium reads about half of what is written, and is stopped; the capture that it was goes on here."""
+    """Debezium reads about half of what is written, and is stopped; the capture that it was goes on here, in its topic,
+    and so do its consumers, one of which is a pipeline."""
     till, settings = Till(write, ROWS), engine.settings(given)
     writer = Thread(target=till.run)
-    theirs = changes_of(engine.until(ROWS // 2, topic, settings, lambda: write(mark), writer.start))
+    told = engine.until(ROWS // 2, topic, settings, lambda: write(mark), writer.start)
+    theirs = changes_of(told)
+    produced(broker, topic, told)
+    assert mirrored(engine.folder, topic, broker) == at_end(theirs)
     to = ["--to", f"kafka://{broker.bootstrap}"]
     offsets = ["--offset", f"{engine.folder}/offsets"]
     assert cli.main(["move", "debezium", str(settings), *offsets, *to, "--write"]) == 0
-    told = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out.splitlines()
     writer.join()
-    assert cli.main([*shlex.split(told[-1])[1:], "--once", "--order", "global"]) == 0
-    mine = changes_of(committed(broker, topic)[0])
-    print(len(theirs), len(mine), told[0])
+    assert cli.main([*shlex.split(said[-1])[1:], "--once", "--order", "global"]) == 0
+    mine = changes_of(committed(broker, topic)[0][len(told) :])
+    print(len(theirs), len(mine), said[0])
     assert theirs == till.written[: len(theirs)]
     assert mine == till.written[len(theirs) :]
     assert len(mine) > ROWS // 10
+    assert mirrored(engine.folder, topic, broker) == at_end(till.written)
+    assert mirrored(engine.folder, topic, broker, "--fresh") == at_end(till.written)
+
+
+def produced(broker: Broker, topic: str, told: Iterable[Told]) -> None:
+    """Debezium's messages where its connector would have them: in a topic of one partition."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for key, value in told:
+        producer.produce(topic, value, key, 0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def at_end(written: Iterable[Change]) -> dict[int, int | None]:
+    """The rows that are there behind changes."""
+    found = {}
+    for kind, key, number in written:
+        found[key] = (kind, number)
+    return {key: number for key, (kind, number) in found.items() if kind != "d"}
+
+
+def mirrored(folder: Path, topic: str, broker: Broker, *words: str) -> dict[int, int | None]:
+    """What a pipeline makes of the topic, with all that is there by now."""
+    file = folder / "mirror.toml"
+    file.write_text(f"""
+        [pipeline]
+        name = "mirror"
+        [source]
+        format = "kafka"
+        servers = "{broker.bootstrap}"
+        topics = ["{topic}"]
+        value = "debezium"
+        [sink]
+        path = "mirror.db"
+    """)
+    assert cli.main(["run", str(file), *words]) == 0
+    with closing(sqlite3.connect(folder / "mirror.db")) as db:
+        ((table,),) = db.execute("select name from sqlite_master where name like '%.item'").fetchall()
+        return dict(db.execute(f'select id, n from "{table}"').fetchall())
 
 
 @pytest.mark.postgres

@@ -86,11 +86,22 @@ class Destination(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where the results are, in words that are the same from run to run."""
+        """Where the results are, in words that are the same from run to run; its sink says the same."""
+
+    @property
+    def alone(self) -> str:
+        """What no second sink of the pipeline may write to."""
+        return self.place
 
     @abstractmethod
     def sink(self) -> Sink:
         """The `Sink` there, not connected yet."""
+
+    def refuse_to_remove(self) -> None:
+        """UsageError if `remove` would meet a table of somebody else's."""
+        with closing(self.sink()) as sink:
+            if (refuse := getattr(sink, "refuse_to_remove", None)) is not None:  # a user's own sink has none
+                refuse()
 
     def remove(self) -> None:
         """Drop the sink's tables."""
@@ -111,6 +122,14 @@ class Destination(ABC):
     def topic_of(self, servers: str, topics: Sequence[str]) -> str | None:
         """Which of these topics at `servers` is written; None if none is."""
         return None
+
+
+def remove_all(destinations: Sequence[Destination]) -> None:
+    """Drop the tables of all; UsageError, and nothing is dropped, if one of them is somebody else's."""
+    for each in destinations:
+        each.refuse_to_remove()
+    for each in destinations:
+        each.remove()
 
 
 def unwritable(path: Path, what: str, is_file: bool = False) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from waterclock.errors import WaterclockError
+from waterclock.sinks.destination import remove_all
 from waterclock.spark.checkpoint.folder import Checkpoint, is_of_a_checkpoint
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.checkpoint import NOTES, Names, Removal
@@ -30,8 +31,7 @@ def start_over(config: Config) -> None:
     removal.refuse_other_things()
     removal.refuse_anothers(" and ".join(outlet.sink.place for outlet in config.outlets))
     owner.take()
-    for outlet in config.outlets:
-        outlet.sink.remove()
+    remove_all([outlet.sink for outlet in config.outlets])
     removal.run()
     owner.let_go()
 

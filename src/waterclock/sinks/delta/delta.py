@@ -41,7 +41,7 @@ from uuid import uuid4
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
 from waterclock.sinks.base import Batch, LastBatch, ResultFile, first_line
@@ -185,8 +185,8 @@ class DeltaSink:
             else:
                 yield from sentences_of(partial(self._refuse_other_things, part))
 
-    def remove(self) -> None:
-        """Remove the folders of the three tables; UsageError if one is something else, or they lie behind a URL."""
+    def refuse_to_remove(self) -> list[str]:
+        """The folders that `remove` removes; UsageError if one is something else, or they lie behind a URL."""
         if self._is_url:
             raise UsageError(
                 f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
@@ -201,11 +201,16 @@ class DeltaSink:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 partitions = f"{PARTITIONED[0]}=" if part == POSITIONS else None
                 refuse_others_inside(self._at(part), self._name(part), partitions)
+        return [self._at(part) for part in needed_by_part if Path(self._at(part)).exists()]
+
+    def remove(self) -> None:
+        """Remove the folders of the three tables, if all are ours."""
+        folders = self.refuse_to_remove()
+        with self._errors_of_delta():
             self._kept.empty(self._location, self._found(POSITIONS))
-            for part in needed_by_part:
-                if Path(self._at(part)).exists():
-                    shutil.rmtree(self._at(part))
-            self._tables = {}
+            for folder in folders:
+                shutil.rmtree(folder)
+        self._tables = {}
 
     def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
@@ -283,10 +288,8 @@ class DeltaSink:
     def _name_files(self, files: tuple[ResultFile, ...], once: CommitProperties) -> None:
         """The commit that makes rows of files which executors wrote."""
         table = self._tables[""]
-        named: list[AddAction | RemoveAction] = [
-            AddAction(file.name, file.size, {}, file.modified_ms, True, file.figures) for file in files
-        ]
-        table.create_write_transaction(named, "append", table.schema(), commit_properties=once)
+        named = [AddAction(file.name, file.size, {}, file.modified_ms, True, file.figures) for file in files]
+        table.create_write_transaction([*named], "append", table.schema(), commit_properties=once)
         table.update_incremental()
 
     def rollback(self) -> None:

@@ -59,6 +59,11 @@ class DeltaLakeTable(Destination):
         """See `Destination`."""
         return f"the table {self.location}"
 
+    @property
+    def alone(self) -> str:
+        """See `Destination`."""
+        return f"the source's tables in {self.location.rpartition('/')[0]}" if self.mirror else self.place
+
     def sink(self) -> Sink:
         """See `Destination`."""
         from waterclock.sinks.delta.delta import DeltaSink  # its package is that of the extra `delta`

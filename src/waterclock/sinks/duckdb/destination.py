@@ -42,7 +42,12 @@ class DuckDBFile(Destination):
     @property
     def place(self) -> str:
         """See `Destination`."""
-        return f"the source's tables in {self.path}" if self.mirror else f"the table {self.table!r} in {self.path}"
+        return f"the table {self.table!r} in {self.path}"
+
+    @property
+    def alone(self) -> str:
+        """See `Destination`."""
+        return f"the source's tables in {self.path}" if self.mirror else self.place
 
     def sink(self) -> Sink:
         """See `Destination`; what is missing of the file and its folder is made when it is opened."""

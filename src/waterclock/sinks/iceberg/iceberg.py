@@ -122,14 +122,20 @@ class IcebergSink:
             holds[part] = any(name.startswith(_MARK) for name in table.properties)
         yield from missing(self._table, self._place(), holds)
 
-    def remove(self) -> None:
-        """Drop the three tables with their files; UsageError, and nothing is dropped, if one is somebody else's."""
+    def refuse_to_remove(self) -> list[str]:
+        """The parts that are there; UsageError if one is somebody else's."""
         with self._errors_of_catalog():
             found = [(part, table) for part in _PARTS if (table := self._found(part)) is not None]
             for part, table in found:
                 if table.properties.get(_OURS) != _what(part):
                     raise UsageError(f"{self._at(part)} is none that waterclock made, so it is not removed")
-            for part, _ in reversed(found):
+        return [part for part, _ in found]
+
+    def remove(self) -> None:
+        """Drop the three tables with their files, if all are ours."""
+        found = self.refuse_to_remove()
+        with self._errors_of_catalog():
+            for part in reversed(found):
                 self._open_catalog().purge_table(self._table + part)
             self._tables = {}
 

@@ -49,9 +49,12 @@ class PostgresDatabase(Destination):
     @property
     def place(self) -> str:
         """See `Destination`."""
-        if self.mirror:
-            return f"the source's tables in {self.url}"
         return f"the table {self.table!r} in the schema {self.schema!r} of {self.url}"
+
+    @property
+    def alone(self) -> str:
+        """See `Destination`."""
+        return f"the source's tables in {self.url}" if self.mirror else self.place
 
     def sink(self) -> Sink:
         """See `Destination`."""

@@ -124,6 +124,11 @@ class SqlSink:
         with self.db.errors():
             return list(self._faults(self._wanted(results)))
 
+    def refuse_to_remove(self) -> None:
+        """UsageError if a table has the name of one of ours and is none."""
+        with self.db.errors(), self._transaction():
+            refuse_to_drop(self._kept.needed, self._table, self.db.place, self.found)
+
     def remove(self) -> None:
         """Drop the sink's tables in one transaction; what else is in the database stays.
 

@@ -70,7 +70,12 @@ class SQLiteFile(Destination):
         >>> SQLiteFile(Path("/out/orders.db"), "results").place
         "the table 'results' in /out/orders.db"
         """
-        return f"the source's tables in {self.path}" if self.mirror else f"the table {self.table!r} in {self.path}"
+        return f"the table {self.table!r} in {self.path}"
+
+    @property
+    def alone(self) -> str:
+        """See `Destination`."""
+        return f"the source's tables in {self.path}" if self.mirror else self.place
 
     def sink(self) -> Sink:
         """See `Destination`; what is missing of the file and its folder is made."""
@@ -82,6 +87,11 @@ class SQLiteFile(Destination):
             found.unchecked.append(f"{self.place}: its columns")
         else:
             found.faults.extend(look(self.path, self.table, self.mirror, results))
+
+    def refuse_to_remove(self) -> None:
+        """See `Destination`."""
+        if self.path.exists():
+            Destination.refuse_to_remove(self)
 
     def remove(self) -> None:
         """See `Destination`; without a file there is nothing to drop."""

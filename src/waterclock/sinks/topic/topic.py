@@ -121,15 +121,18 @@ class TopicSink:
     def remove(self) -> None:
         """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
         sink wrote to stay: who made them wants them."""
+        if self.refuse_to_remove():
+            self._let_go()
+            Admin(self._settings).remove([self._name(part) for part in _PARTS])
+            self._marks = Marks()
+
+    def refuse_to_remove(self) -> bool:
+        """Whether there is something to remove; UsageError if one is somebody else's."""
         admin = Admin(self._settings)
         is_ours, others = self._whose(admin, self._there(admin))
-        if not is_ours:
-            if others:
-                raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
-            return
-        self._let_go()
-        admin.remove([self._name(part) for part in _PARTS])
-        self._marks = Marks()
+        if not is_ours and others:
+            raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
+        return is_ours
 
     def last_applied(self) -> LastBatch | None:
         """See `Sink`."""

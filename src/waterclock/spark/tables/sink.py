@@ -97,11 +97,16 @@ class SparkTable:
             self._make([part for part in _PARTS if part not in found], new, wanted)
             self._lakes = {part: lakes.get(part, new) for part in _PARTS}
 
-    def remove(self) -> None:
-        """Drop the three tables; UsageError, and nothing is dropped, where one is somebody else's."""
+    def refuse_to_remove(self) -> dict[str, Lake]:
+        """The tables that are there; UsageError where one is somebody else's."""
         with self._errors_of_spark():
             found = [part for part in _PARTS if self._catalog.exists(self._table + part)]
-            lakes = {part: self._lake_of(part) for part in reversed(found)}
+            return {part: self._lake_of(part) for part in reversed(found)}
+
+    def remove(self) -> None:
+        """Drop the three tables, if all are ours."""
+        lakes = self.refuse_to_remove()
+        with self._errors_of_spark():
             for part, lake in lakes.items():
                 self._catalog.drop(self._table + part, lake.with_files)
             self._lakes = {}

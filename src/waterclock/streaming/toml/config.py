@@ -311,7 +311,7 @@ def _outlets(file: FileTable, changes: bool, faults: Faults) -> tuple[Outlet[Des
         if not made:
             raise UsageError("the file: 'sink' is missing: write a table [sink]")
         check_takes([outlet.takes for outlet in made])
-        refuse_one_place([outlet.sink.place for outlet in made])
+        refuse_one_place([outlet.sink.alone for outlet in made])
 
     made = [
         faults.of(partial(_outlet, each, file.folder, changes, number if several is given else 0))
