@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
+from threading import Event, Timer
+
 import pytest
 from confluent_kafka import Message
 
@@ -11,9 +15,12 @@ from tests.relay.test_kills import dying, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
 from waterclock.relay.options import StandsBy
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
+from waterclock.relay.standby.standby import OPENING_S
 from waterclock.relay.statistics import prometheus
+from waterclock.relay.store import PartitionStore
 from waterclock.relay.watching.progress import Progress
 
 
@@ -232,6 +239,37 @@ def test_what_nobody_knows_of_any_more_is_not_followed(
     two = beside(one)
     until(lambda: "no snapshot of what was settled" in caplog.text, two)
     assert not two.is_there
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_nothing_waits_for_files_that_are_opened(
+    world: World, beside: Beside, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Opened in the thread that delivers, they held up the partitions that are owned; if it ends meanwhile, so do they."""
+    one = world.started("one")
+    world.send("a", in_ms=YEAR_MS)
+    step_quietly(one)
+    may_open, open_store, opened = Event(), Context.open_store, list[PartitionStore]()
+
+    def slowly(context: Context, number: int) -> PartitionStore:
+        assert may_open.wait(30)
+        opened.append(open_store(context, number))
+        return opened[-1]
+
+    monkeypatch.setattr(Context, "open_store", slowly)
+    two = beside(one)
+    for _ in range(3):
+        two.step(0)
+    assert (two.is_there, two.standby.wait_s()) == (False, OPENING_S)
+    Timer(0.2 if ends else 0.0, may_open.set).start()
+    if ends:
+        two.close()
+        monkeypatch.undo()
+        with closing(replace(one._context, folder=world.folder / "two").open_store(0)) as free:  # nobody has it
+            assert not free.pending
+    else:
+        followed(one, two)
+        assert (two.follower.store, two.follower.store.pending) == (opened[0], 1)
 
 
 def test_what_had_come_of_a_follower_that_ended_is_nothing_for_the_next_one(world: World, beside: Beside) -> None:

@@ -1,7 +1,7 @@
 """The files of a partition that another relay owns, kept as an owner keeps its own. Nothing is delivered, answered or
 written to Kafka here.
 
-    1. open      the partition's files, and hold them against both logs (take_over.py)
+    1. open      the partition's files (standby.py), and hold them against both logs (take_over.py)
     2. settle    what TOPIC.settled says up to where it ended then: a snapshot, and what came after it
     3. follow    both logs: the input is filed, what is settled is settled
     4. close     with a checkpoint: whoever takes the partition over here begins with these files (take_over.py)
@@ -28,7 +28,7 @@ from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.take_over import Replay
-from waterclock.relay.store import StoreDamaged, rows_of
+from waterclock.relay.store import PartitionStore, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.wire.moves import read
 from waterclock.relay.wire.request import ORIGIN, headers_of
@@ -41,12 +41,11 @@ class StandbyFollower:
     """The files of one partition. `position`: the input is filed up to here; `settled_position`: so is TOPIC.settled.
     `held` are records that wait (rule 3).
 
-    ConnectionLost, StoreDamaged, OSError or UsageError if it cannot begin; then nothing is held.
+    ConnectionLost, StoreDamaged, OSError or UsageError if it cannot begin; then nothing is held, and `store` is closed.
     """
 
-    def __init__(self, context: Context, number: int) -> None:
-        self._context, self.number = context, number
-        self.store = context.open_store(number)
+    def __init__(self, context: Context, number: int, store: PartitionStore) -> None:
+        self._context, self.number, self.store = context, number, store
         try:
             self._open()
         except BaseException as error:

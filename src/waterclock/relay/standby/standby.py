@@ -29,7 +29,7 @@ from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.kafka import Partition
 from waterclock.kafka.errors import words_of
 from waterclock.kafka.patience import Backoff
-from waterclock.outside import shutil
+from waterclock.outside import futures, shutil
 from waterclock.relay.logs import Logs, TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
@@ -46,6 +46,7 @@ TAKEN: Final = 2_000  # records taken from the client at once
 TOGETHER: Final = 500  # of one partition filed at once: 3 ms
 MOST_HELD: Final = 5_000  # records of one partition that wait
 PATIENCE_S: Final = 2.0
+OPENING_S: Final = 0.005  # between two looks whether files are open
 NEARLY: Final = 2_000  # requests: ten milliseconds of filing
 RESERVE: Final = 1 << 30  # bytes, or a twentieth of the disk
 AGAIN_NS: Final = 600_000_000_000
@@ -72,6 +73,8 @@ class Standby:
         self._numbers = frozenset(numbers)
         self._owners = owners
         self.followers: dict[int, StandbyFollower] = {}
+        self._pool = futures.ThreadPoolExecutor(1, "opening")
+        self._opening: dict[int, futures.Future[PartitionStore]] = {}  # what is followed next
         self.is_ready = False
         self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
@@ -114,13 +117,16 @@ class Standby:
     def wait_s(self) -> float:
         """How long there is nothing to do; it may be for ever."""
         if not self._has_more:
-            return inf
+            return OPENING_S if self._opening else inf
         is_quiet = self._is_quiet()
         return 0.0 if is_quiet else max(0.0, (self._next_ns - self._context.clock.monotonic_ns()) / 1e9)
 
     def hand_over(self, number: int) -> PartitionStore | None:
         """Follow a partition no more: it is to be owned here. Its files, all of them written down: to open them anew takes
         the longer the more was ever filed. None if there are none, or the disk refuses: then that is read again."""
+        if (opening := self._opening.pop(number, None)) is not None:
+            with suppress(WaterclockError, OSError):  # who is to own it opens it, and hears of that
+                return opening.result()
         follower = self._forget(number)
         if follower is None:
             return None
@@ -134,7 +140,7 @@ class Standby:
 
     def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
         """Follow a partition no more. What cannot be written down is read again from the log."""
-        if not checkpoint:
+        if not checkpoint and number not in self._opening:
             if (follower := self._forget(number)) is not None:
                 follower.close(damage)
         elif (store := self.hand_over(number)) is not None:
@@ -158,8 +164,9 @@ class Standby:
 
     def close(self, checkpoint: bool) -> None:
         """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
-        for number in list(self.followers):
+        for number in (*self.followers, *self._opening):
             self.let_go(number, checkpoint)
+        self._pool.shutdown()
         self._tails.close()
         if self._logs is not None:
             self._logs.close()
@@ -189,7 +196,7 @@ class Standby:
 
     def _begin(self, wanted: Collection[int]) -> None:
         """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
-        for number in self.followers.keys() - wanted:
+        for number in (self.followers.keys() | self._opening.keys()) - wanted:
             self.let_go(number)
         for number in sorted(wanted - self.followers.keys()):
             failed = self._failed.get(number)
@@ -198,8 +205,15 @@ class Standby:
                 break
 
     def _follow(self, number: int) -> int:
-        """Begin with TOPIC.settled; the input is read once that was."""
-        self.followers[number] = follower = StandbyFollower(self._careful, number)
+        """Open the files beside what is delivered here: that is a tenth of a second for 100,000 messages. Then begin with
+        TOPIC.settled; the input is read once that was."""
+        if number not in self._opening:
+            self._opening[number] = self._pool.submit(self._context.open_store, number)
+            return 0
+        if not self._opening[number].done():
+            return 0
+        store = self._opening.pop(number).result()
+        self.followers[number] = follower = StandbyFollower(self._careful, number, store)
         settled, _ = self._places(number)
         self._tails.add(settled, follower.settled_position)
         self._read_input(follower)
