@@ -194,7 +194,7 @@ class Standby:
     def _places(self, number: int) -> tuple[Partition, Partition]:
         return (self._context.topics.settled, number), (self._context.topics.input, number)
 
-    def _begin(self, wanted: Collection[int]) -> None:
+    def _begin(self, wanted: frozenset[int]) -> None:
         """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
         for number in (self.followers.keys() | self._opening.keys()) - wanted:
             self.let_go(number)
