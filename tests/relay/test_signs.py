@@ -306,6 +306,35 @@ def test_a_kafka_that_stood_still_makes_nobody_an_orphan(waits: str) -> None:
         told.close()
 
 
+def test_one_that_is_taken_for_dead_again_is_believed_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was believed for a minute from its last sign on: who was busy once, and killed then, its session told."""
+    monkeypatch.setattr(signs, "EVERY_S", 0.002)
+    kafka, count = StandingStill(), 0
+    told = signs.Signs(kafka, "g", "t", 1)  # type: ignore[arg-type]
+
+    def looks_until(word: str, wanted: int) -> bool:
+        """Whether it was an orphan before so many looks were through."""
+        end = told._looks + wanted
+        while told._looks < end:
+            kafka.answer(word)
+            told.hear()
+            if list(told.orphans()):
+                return True
+        return False
+
+    try:
+        looks_until("other 0", 1)
+        for believed in (0, signs.BELIEVED, 2 * signs.BELIEVED):
+            for _ in range(3):  # it says more than one word, and is believed from the first one on
+                count += 1
+                assert not looks_until(f"other {count}", 1)
+            assert not looks_until(f"other {count}", believed - 5)
+            assert looks_until(f"other {count}", signs.SILENT + 6)
+            told.take(0)
+    finally:
+        told.close()
+
+
 def test_a_missing_right_is_said_once_and_the_groups_session_tells(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,8 @@ Rule 3: looks are counted, and not time: who was frozen himself has looked but o
         answers together are of one moment: nobody looks again before he was answered, or while two of his own signs wait.
 Rule 4: silence counts only of who was heard here. What stood there at the first look says nothing.
 Rule 5: an orphan is one once, until its partition is heard of anew. An owner that was taken for dead and is heard again is
-        believed for `BELIEVED` looks: so long its group alone says whether it lives.
+        believed for `BELIEVED` looks, and for twice as many each time that it was: so long its group alone says whether it
+        lives.
 Rule 6: who is alone in its group says so, once, then nothing, and looks at nothing. Its silence says nothing: another one
         may read up that is in no group yet. A missing right is logged, once: then it is as without signs, and the group's
         session tells.
@@ -38,7 +39,7 @@ from waterclock.outside import threading, uuid
 log = logging.getLogger("waterclock.relay")
 EVERY_S: Final = 0.3
 SILENT: Final = 4
-BELIEVED: Final = 200
+BELIEVED: Final = 20
 _ANSWER_S: Final = 5.0
 _STOPS: Final = " stops"
 _ALONE: Final = " alone"
@@ -74,6 +75,7 @@ class Signs:
         self.is_alone, self._may = False, True
         self._heard: dict[int, _Heard] = {}
         self._looks, self._believed_until = 0, dict[str, int]()
+        self._buried, self._believed_for = set[str](), dict[str, int]()
         self._asked: deque[tuple[bool, Any]] = deque()
         self._is_closed, self._wakes = False, threading.Event()
         self._thread = threading.Thread(target=self._talk, name="signs", daemon=True)
@@ -154,8 +156,10 @@ class Signs:
             return
         heard.word, heard.looks = word, 0
         heard.is_news = heard.who != self._me and not word.endswith(_ALONE)
-        if heard.who == heard.taken_from and not heard.stops:
-            self._believed_until[heard.who] = self._looks + BELIEVED
+        if heard.who == heard.taken_from and not heard.stops and heard.who in self._buried:
+            self._buried.remove(heard.who)
+            self._believed_for[heard.who] = looks = 2 * self._believed_for.get(heard.who, BELIEVED // 2)
+            self._believed_until[heard.who] = self._looks + looks
 
     # 3. orphan
 
@@ -170,6 +174,7 @@ class Signs:
         """This relay takes an orphan."""
         heard = self._heard[number]
         heard.is_news, heard.taken_from = False, heard.who
+        self._buried.add(heard.who)
 
     def pass_over(self, number: int) -> None:
         """What was heard of a partition so far says nothing."""
