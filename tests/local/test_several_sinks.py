@@ -156,6 +156,18 @@ def test_one_may_be_left_out_and_does_not_come_back(file: Path) -> None:
         run_locally(file)
 
 
+def test_fresh_starts_over_where_one_was_left_out_and_where_it_comes_back(file: Path) -> None:
+    """It took the checkpoint for another pipeline's, as its sinks were not the same to the letter."""
+    text = file.read_text()
+    run_locally(file)
+    peace = found(file)
+    for sinks in (ALONE, ASIDE):
+        file.write_text(text.replace(ASIDE, sinks))
+        start_over(load(file))
+        run_locally(file)
+    assert found(file) == peace
+
+
 def test_sinks_of_two_pipelines_are_refused(file: Path, tmp_path: Path) -> None:
     run_locally(file)
     other = make_pipeline(tmp_path / "other", orders(3), 1)

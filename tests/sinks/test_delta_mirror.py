@@ -230,6 +230,15 @@ def test_a_truncate_takes_rows_of_earlier_batches(store: DeltaStore) -> None:
     assert items(store) == [(5, "again")]
 
 
+def test_so_does_one_alone_of_a_table_that_was_made_beforehand(store: DeltaStore) -> None:
+    """No row of the batch told its key."""
+    DeltaTable.create(store.folder / "shop" / "item", pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    with opened(store) as sink:
+        give(sink, 0, insert(1, 1, name="a"), insert(1, 2, name="b"))
+        give(sink, 1, truncate(2))
+    assert items(store) == []
+
+
 def taken_over_in_the_middle(old: Any, new: Any) -> None:
     """The run of `old` has written a batch and not committed it when that of `new` takes the sink over."""
     fence(old, Epoch("a", 1))

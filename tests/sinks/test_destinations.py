@@ -60,6 +60,11 @@ def test_two_mirrors_never_share_a_database_and_two_tables_may(tmp_path: Path, n
         refuse_one_place([here.alone, other.alone])
 
 
+def test_fresh_makes_nothing_to_look_into_it(tmp_path: Path) -> None:
+    remove_all(all_of(tmp_path))
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_fresh_drops_nothing_if_one_of_several_holds_tables_of_somebody_else(tmp_path: Path) -> None:
     """The first one's results were gone before the second was looked at."""
     ours, theirs = all_of(tmp_path)[0], SQLiteFile(tmp_path / "theirs.db", "results")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sinks.stores import MirroringStore, PostgresStore, SQLiteStore
-from tests.sinks.test_replica import give, insert, update
+from tests.sinks.test_replica import delete, give, insert, items, update
 from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
@@ -95,6 +95,20 @@ def test_older_rows_get_what_a_new_column_has_in_them_whenever_they_come(
         give(sink, 1, insert(6, 2, name="b", n=8), insert(3, 3, name="c"))
         give(sink, 2, update(4, 1, name="d"), insert(3, 4, name="e"))
     assert found(store, "id, name, n") == [("1", "d", "7"), ("2", "b", "8"), ("3", "c", "7"), ("4", "e", "7")]
+    assert {type(n) for _, n in items(store, "id, n")} == {int}  # in SQLite those of older rows were texts
+
+
+def test_nor_do_they_change_the_type_of_a_column_that_grows(
+    store: MirroringStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that was made before the sink was told of schemas."""
+    with following(store, monkeypatch) as (sink, learn):
+        give(sink, 0, insert(6, 2, name="b", n=8, ok=False))
+        learn(schema(1, ID, NAME))
+        new = ColumnSchema("n", "integer", number=4, older="7"), ColumnSchema("ok", "boolean", number=5, older="t")
+        learn(schema(5, ID, NAME, *new))
+        give(sink, 1, insert(3, 1, name="a"), insert(7, 3, name="c", n=9, ok=True))
+    assert items(store, "id, n, ok") == [(1, 7, True), (2, 8, False), (3, 9, True)]
 
 
 @pytest.mark.parametrize("on_drop", ["keep", "follow"])
@@ -109,6 +123,95 @@ def test_a_dropped_column_stays_or_goes_as_the_word_says(
     assert found(store, "id, name") == [("1", None), ("2", "5"), ("3", None)]
     if on_drop == "keep":
         assert found(store, "id, name_dropped_2") == [("1", "a"), ("2", None), ("3", "old")]
+
+
+def has(store: MirroringStore, column: str) -> bool:
+    try:
+        items(store, f"id, {column}")
+    except Exception as error:  # each database has its own
+        if column not in str(error):
+            raise
+        return False
+    return True
+
+
+# of each schema its columns by number
+HISTORIES = {
+    "came again": [{2: "a"}, {}, {9: "a"}],
+    "went twice": [{2: "a"}, {9: "a"}, {}, {12: "a"}],
+    "renamed and went": [{2: "a"}, {2: "b"}, {}, {9: "a"}, {9: "b"}],
+    "went, and another got its name": [{2: "a", 3: "b"}, {3: "b"}, {3: "a"}],
+}
+
+
+@pytest.mark.parametrize("on_drop", ["keep", "follow"])
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_what_a_column_is_called_does_not_depend_on_when_batches_come(
+    history: list[dict[int, str]], on_drop: str, store: MirroringStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = [
+        schema(10 * n, ID, *(ColumnSchema(name, "text", number=number) for number, name in columns.items()))
+        for n, columns in enumerate(history)
+    ]
+    rows = [
+        insert(10 * n + 1, n, **{name: f"{number}" for number, name in columns.items()})
+        for n, columns in enumerate(history)
+    ]
+
+    def all_of() -> list[dict[str, str]]:
+        some = [(n, name) for columns in history for n, name in columns.items()]
+        names = dict.fromkeys([*(name for _, name in some), *(f"{name}_dropped_{n}" for n, name in some)])
+        there = [name for name in names if has(store, name)]
+        rows = items(store, ", ".join(["id", "1", *there]))
+        return [{name: value for name, value in zip(there, row[2:], strict=True) if value} for row in rows]
+
+    with following(store, monkeypatch, on_drop) as (sink, learn):
+        for n, (shape, row) in enumerate(zip(shapes, rows, strict=True)):
+            learn(shape)
+            give(sink, n, row)
+        one_by_one = all_of()
+        assert [set(row.values()) for row in one_by_one] == [
+            {f"{n}" for n in columns if on_drop == "keep" or n in history[-1]} for columns in history
+        ]
+        store.run(f"DROP TABLE {store.mirrored('shop.item')}")  # type: ignore[attr-defined]
+        sink.remove()
+        sink.open(CHANGES)
+        give(sink, 0, *rows)
+        assert all_of() == one_by_one
+
+
+def test_json_becomes_text_where_the_source_made_it_one(store: MirroringStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, ColumnSchema("j", "json", number=2)))
+        give(sink, 0, insert(2, 1, j={"a": 1}))
+        learn(schema(3, ID, ColumnSchema("j", "text", number=2)))
+        give(sink, 1, insert(4, 2, j="plain"))
+    assert items(store, "id, j") == [(1, '{"a":1}'), (2, "plain")]
+
+
+def test_a_column_in_front_of_the_key_goes_too(store: MirroringStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB drops none that an index has behind it."""
+    with following(store, monkeypatch, "follow") as (sink, learn):
+        learn(schema(1, NAME, PRICE, ID))
+        give(sink, 0, insert(2, 1, name="a", price="1.50"))
+        learn(schema(3, PRICE._replace(type="numeric(12,2)"), ID))
+        give(sink, 1, insert(4, 2, price="2.50"))
+    assert found(store, "id, price") == [("1", "1.50"), ("2", "2.50")]
+
+
+def test_an_empty_table_that_was_dropped_gets_its_types_again(
+    store: MirroringStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(store, SQLiteStore):
+        pytest.skip("its columns have none")
+    word = "pg_typeof(n)::text" if isinstance(store, PostgresStore) else "lower(typeof(n))"
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, ColumnSchema("n", "smallint", number=2)))
+        for batch_id in (0, 2):
+            give(sink, batch_id, insert(2 + batch_id, 1, n=7))
+            assert items(store, f"id, {word}") == [(1, "smallint")]
+            give(sink, batch_id + 1, delete(3 + batch_id, 1))
+            store.run(f"DROP TABLE {store.mirrored('shop.item')}")  # type: ignore[attr-defined]
 
 
 def test_a_widened_type_is_widened(store: MirroringStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +238,20 @@ def test_what_is_not_known_is_asked_for_and_nothing_is_changed(
         with pytest.raises(UsageError, match="--fresh"):
             give(sink, 1, insert(2, 2, name="b"))
     assert found(store, "id, name") == [("1", "a")]
+
+
+def test_that_a_column_may_have_been_renamed_is_told_where_a_pipeline_starts_over_as_it_is_told_to(
+    store: MirroringStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, NAME))
+        learn(schema(3, ID, PRICE, unsure=True))
+        give(sink, 0, insert(2, 1, name="a"))
+        assert (
+            "If one was renamed, older rows lack it: have its rows come again (waterclock cdc snapshot)" in caplog.text
+        )
+        give(sink, 1, insert(4, 1, price="1.50"))
+    assert found(store, "id, price") == [("1", "1.50")]
 
 
 def test_any_order_of_partitions_comes_to_the_same_table(

@@ -165,11 +165,11 @@ class LocalCheckpoint:
         """Where the first batch begins: found out once, for "latest" is elsewhere after a crash."""
         return self._first  # type: ignore[no-any-return]
 
-    def refuse_to_remove(self, sink: str) -> None:
-        """Have it; UsageError if it is in use, holds other things, or goes with another sink than the one at `sink`."""
+    def refuse_to_remove(self, sinks: Sequence[str]) -> None:
+        """Have it; UsageError if it is in use, holds other things, or goes with none of the `sinks`."""
         self._removal.refuse_other_things()
         self._owner.take()
-        self._removal.refuse_anothers(sink)
+        self._removal.refuse_anothers(sinks)
 
     def remove(self) -> None:
         """Remove its files; the lock stays until it is let go."""

@@ -101,7 +101,7 @@ def start_over(config: Config) -> None:
         pipeline.check_source()
     checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     with closing(checkpoint):
-        checkpoint.refuse_to_remove(" and ".join(outlet.sink.place for outlet in config.outlets))
+        checkpoint.refuse_to_remove([outlet.sink.place for outlet in config.outlets])
         remove_all([outlet.sink for outlet in config.outlets])
         checkpoint.remove()
 

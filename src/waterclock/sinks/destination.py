@@ -97,16 +97,22 @@ class Destination(ABC):
     def sink(self) -> Sink:
         """The `Sink` there, not connected yet."""
 
+    def is_there(self) -> bool:
+        """Whether there may be something to remove: to look into a file that is not there would make it."""
+        return True
+
     def refuse_to_remove(self) -> None:
         """UsageError if `remove` would meet a table of somebody else's."""
-        with closing(self.sink()) as sink:
-            if (refuse := getattr(sink, "refuse_to_remove", None)) is not None:  # a user's own sink has none
-                refuse()
+        if self.is_there():
+            with closing(self.sink()) as sink:
+                if (refuse := getattr(sink, "refuse_to_remove", None)) is not None:  # a user's own sink has none
+                    refuse()
 
     def remove(self) -> None:
         """Drop the sink's tables."""
-        with closing(self.sink()) as sink:
-            sink.remove()
+        if self.is_there():
+            with closing(self.sink()) as sink:
+                sink.remove()
 
     def look(self, results: pa.Schema | None, found: Findings) -> None:
         """Find all that is wrong with the tables that are there, or why they cannot be made. Nothing is made or changed.

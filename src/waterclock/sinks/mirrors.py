@@ -30,7 +30,17 @@ import pyarrow as pa
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
 from waterclock.sinks.destination import SinkTable
-from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
+from waterclock.sinks.tables import (
+    POSITION_COLUMNS,
+    POSITION_KEY,
+    POSITIONS,
+    Table,
+    listed,
+    quoted,
+    refuse_other_keys,
+    rows_gone,
+    rows_of_somebody_else,
+)
 from waterclock.sinks.takeover import FROM_CAPTURE, is_others, older_rows, refuse_others, refuse_turned, turned_back
 
 _ASKED = 500  # keys in one question
@@ -182,6 +192,8 @@ def apply(place: MirroringDatabase, positions: str, changes: pa.Table, follower:
         known = place.run(f"SELECT position {of_table} LIMIT 1")  # none: the table is not ours
         if form is not None and not known and place.run(f"SELECT 1 FROM {place.name(changed.table)} LIMIT 1"):
             raise rows_of_somebody_else(place.name(changed.table))
+        if form is None and place.run(f"SELECT 1 {of_table} AND NOT deleted LIMIT 1"):
+            raise rows_gone(place.name(changed.table))
         refuse_others(changed.table, changed.positions, str(known[0][0]) if known else "", before)
         if follower is not None:
             form = follower.follow(place, positions, changed.table, form)
@@ -296,6 +308,7 @@ def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -
     if keys:
         form = place.form(changed.table)
         assert form is not None
+        refuse_other_keys(changed.table, form.key, keys)
         rows = [ReducedRow(key, "", True, True, as_values(key)) for key in keys]
         staged = place.stage(changed.table, {name: form.columns[name] for name in form.key}, rows)
         columns = listed(list(form.key))
@@ -326,18 +339,13 @@ def empty_all(place: MirroringDatabase, positions: str) -> None:
 
 def widened(place: TableMaker, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
     """The table's form once it can take `rows`."""
-    wanted = _kinds(rows)
-    key = sorted(json.loads(rows[0].key)) if rows else ()
     if form is None and not rows:
         return Form({}, ())
+    wanted, key = _kinds(rows), tuple(sorted(json.loads(rows[0].key))) if form is None else form.key
+    refuse_other_keys(table, key, [row.key for row in rows])
     if form is None:
         place.make(table, wanted, key)
-        return Form(wanted, tuple(key))
-    if rows and sorted(form.key) != list(key):
-        raise UsageError(
-            f"the primary key of {table} is ({', '.join(form.key)}) in the target and ({', '.join(key)}) in the changes: "
-            "give the target the same one, or begin with an empty target (--fresh)"
-        )
+        return Form(wanted, key)
     columns = dict(form.columns)
     for column, kind in wanted.items():
         if column not in columns:
@@ -368,14 +376,6 @@ def joined(one: str, other: str) -> str:
     if one == other:
         return one
     return "n" if {one, other} == {"i", "n"} else "j"
-
-
-def rows_of_somebody_else(name: str) -> UsageError:
-    """What to say of a table that is to be a mirror, and is none."""
-    return UsageError(
-        f"the table {name} is there already and holds rows that waterclock did not write: it is left alone. Empty it, or "
-        "name another database in [sink]"
-    )
 
 
 def literal(text: str) -> str:

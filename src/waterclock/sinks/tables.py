@@ -296,6 +296,45 @@ OF_RESULTS: Mapping[str, set[str]] = {"": {"batch_id", *COMMON}, **_SIDES}
 OF_CHANGES: Mapping[str, set[str]] = {POSITIONS: {*POSITION_COLUMNS}, **_SIDES}
 
 
+def rows_of_somebody_else(name: str) -> UsageError:
+    """What to say of a table that is to be a mirror, and is none."""
+    return UsageError(
+        f"the table {name} is there already and holds rows that waterclock did not write: it is left alone. Empty it, or "
+        "name another database in [sink]"
+    )
+
+
+def rows_gone(name: str) -> UsageError:
+    """What to say of a mirror that is not there, and held rows."""
+    return UsageError(
+        f"the table {name} is gone, with rows that its source does not send again: restore it, or start over with "
+        "--fresh"
+    )
+
+
+def constrained(place: object, why: str) -> UsageError:
+    """What to say of a constraint that somebody put on a table."""
+    return UsageError(
+        f"a constraint of a table in {place} refuses a row: {why}. Take the constraint away, and start again: what was "
+        "committed stays"
+    )
+
+
+def another_key(table: str, there: Sequence[str], here: Sequence[str]) -> UsageError:
+    """What to say where a mirror has another primary key than its changes."""
+    return UsageError(
+        f"the primary key of {table} is ({', '.join(there)}) in the target and ({', '.join(here)}) in the changes: drop "
+        "the table in the target, and start over with --fresh. If the source changed its key, have its rows written "
+        "into a new topic before, and read that"
+    )
+
+
+def refuse_other_keys(table: str, there: Sequence[str], keys: Iterable[str]) -> None:
+    """UsageError if one of the keys, as JSON, is of other columns than the mirror's, under which no row is found."""
+    for key in {tuple(sorted(json.loads(key))) for key in keys} - {tuple(sorted(there))}:
+        raise another_key(table, there, key)
+
+
 def needed_of_results(batches: set[str]) -> set[str]:
     """The columns that show a table of results to be a sink's, if the table of batches beside it has these columns.
 

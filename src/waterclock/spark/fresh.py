@@ -29,11 +29,13 @@ def start_over(config: Config) -> None:
     checkpoint.refuse_unusable()
     removal = removal_of(checkpoint)
     removal.refuse_other_things()
-    removal.refuse_anothers(" and ".join(outlet.sink.place for outlet in config.outlets))
+    removal.refuse_anothers([outlet.sink.place for outlet in config.outlets])
     owner.take()
-    remove_all([outlet.sink for outlet in config.outlets])
-    removal.run()
-    owner.let_go()
+    try:
+        remove_all([outlet.sink for outlet in config.outlets])
+        removal.run()
+    finally:
+        owner.let_go()
 
 
 def removal_of(checkpoint: Checkpoint) -> Removal:

@@ -16,7 +16,7 @@ Rule 3: of two between which state is carried over the sink alone decides which 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,9 +200,10 @@ class Removal:
                 "name the old sink again, or give it a new checkpoint too, and it reads everything again into the new sink"
             ) from error
 
-    def refuse_anothers(self, sink: str) -> None:
-        """Raise UsageError if the checkpoint is another pipeline's, by its sink."""
-        if (served := self.anothers(sink)) is not None:
+    def refuse_anothers(self, sinks: Sequence[str]) -> None:
+        """Raise UsageError if the checkpoint is another pipeline's: none of `sinks` is one of those that it goes with."""
+        served = self.anothers(" and ".join(sinks))
+        if served is not None and not any(f" and {sink} and " in f" and {served} and " for sink in sinks):
             raise UsageError(
                 f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: write "
                 f'checkpoint = "{self._path.name}-2" below [pipeline] in this one\'s file, or remove it by hand if this '

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -93,6 +94,29 @@ def test_two_pipelines_with_one_checkpoint_are_named_as_the_cause_and_the_remedy
     (tmp_path / "q.toml").write_text(f"[pipeline]\n{line}\n{LEAST.replace('out.db', 'other.db')}")
     with closing(configured(load(tmp_path / "q.toml"))) as pipeline:
         pipeline.check()
+
+
+def test_a_sink_that_comes_later_is_refused_and_fresh_is_the_way_out_as_it_says(config: Config, tmp_path: Path) -> None:
+    # --fresh took the checkpoint for another pipeline's
+    sharing(config, tmp_path)
+    (tmp_path / "p.toml").write_text(LEAST.replace("[sink]", '[[sink]]\npath = "new.db"\n[[sink]]'))
+    both = load(tmp_path / "p.toml")
+    with closing(configured(both)) as pipeline, pytest.raises(StateMismatch, match=r"new\.db holds no.*run --fresh"):
+        pipeline.check()
+    start_over(both)
+    with closing(configured(both)) as pipeline:
+        pipeline.check()
+
+
+def test_a_removal_that_is_refused_keeps_nobody_waiting(config: Config, tmp_path: Path) -> None:
+    # behind a URI its lease stayed until it ran out
+    with closing(configured(config)) as pipeline:
+        pipeline.check()
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        db.executescript("drop table results; create table results (n);")
+    for _ in range(2):
+        with pytest.raises(UsageError, match="is none that waterclock made"):
+            start_over(config)
 
 
 def test_a_sink_that_lost_its_results_is_told_so_as_before(config: Config, tmp_path: Path) -> None:

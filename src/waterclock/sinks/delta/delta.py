@@ -30,7 +30,6 @@ Rule 4: a table that was made anew has the same numbers of versions. So before a
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -50,6 +49,7 @@ from waterclock.sinks.delta.destination import (
     refuse_another_table_around,
     refuse_other_things,
     refuse_others_inside,
+    remove_folder,
     table_location,
 )
 from waterclock.sinks.delta.replica import KEY, PARTITIONED, POSITIONS_SCHEMA, Change, DeltaReplica
@@ -186,11 +186,11 @@ class DeltaSink:
                 yield from sentences_of(partial(self._refuse_other_things, part))
 
     def refuse_to_remove(self) -> list[str]:
-        """The folders that `remove` removes; UsageError if one is something else, or they lie behind a URL."""
+        """The folders that `remove` takes, if there; UsageError if one is something else, or they lie behind a URL."""
         if self._is_url:
+            ours = [*map(self._at, self._kept.needed(set())), *(["the mirrored tables"] if self.mirror else [])]
             raise UsageError(
-                f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
-                f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
+                f"nothing behind a URL is removed: remove {', '.join(ours)} and the checkpoint, and start without --fresh"
             )
         with self._errors_of_delta():
             needed_by_part = self._kept.needed(self._columns_of(BATCHES))
@@ -201,7 +201,7 @@ class DeltaSink:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 partitions = f"{PARTITIONED[0]}=" if part == POSITIONS else None
                 refuse_others_inside(self._at(part), self._name(part), partitions)
-        return [self._at(part) for part in needed_by_part if Path(self._at(part)).exists()]
+        return [self._at(part) for part in needed_by_part]
 
     def remove(self) -> None:
         """Remove the folders of the three tables, if all are ours."""
@@ -209,7 +209,7 @@ class DeltaSink:
         with self._errors_of_delta():
             self._kept.empty(self._location, self._found(POSITIONS))
             for folder in folders:
-                shutil.rmtree(folder)
+                remove_folder(Path(folder))
         self._tables = {}
 
     def last_applied(self) -> LastBatch | None:

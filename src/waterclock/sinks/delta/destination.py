@@ -10,6 +10,7 @@ written_by   who writes the files of results; "executors" is for one sink, witho
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,6 +145,17 @@ def refuse_other_things(place: Path) -> None:
 def _is_begun(path: Path) -> bool:
     """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
     return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
+
+
+def remove_folder(folder: Path) -> None:
+    """Take a table's folder away, if it is there. A kill in the midst leaves no table without its log, which would count as
+    somebody else's: it has another name by then, and the next removal takes what is left of it."""
+    going = folder.with_name(f"{folder.name}.waterclock-removed")
+    if going.exists():
+        shutil.rmtree(going)
+    if folder.exists():
+        folder.rename(going)
+        shutil.rmtree(going)
 
 
 def refuse_another_table_around(location: str) -> None:

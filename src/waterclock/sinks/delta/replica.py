@@ -33,12 +33,11 @@ from waterclock.sinks.mirrors import (
     as_values,
     newer_rows,
     reduced,
-    rows_of_somebody_else,
     shown,
     since,
     widened,
 )
-from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY
+from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, rows_gone, rows_of_somebody_else
 from waterclock.sinks.takeover import is_others, refuse_others, turned_back
 
 POSITIONS_SCHEMA = pa.schema(zip(POSITION_COLUMNS, (pa.string(), pa.string(), pa.string(), pa.bool_()), strict=True))
@@ -67,6 +66,7 @@ class DeltaReplica:
         for changed in reduced(packed):
             known = _known(positions, changed)
             planned = _Plan(changed.table, self._path(changed.table), f"{query_id} {positions.metadata().id}")
+            planned.refuse_gone(positions)
             change, after = planned.change(changed, known, _some(positions, changed.table, known))
             made += [change] if change is not None else []
             noted += [(changed.table, key, *place) for key, place in after.items()]
@@ -103,7 +103,7 @@ class _Plan:
     def change(self, changed: TableChanges, known: Known, some: str) -> tuple[Change | None, Known]:
         """The change, None if there is none, and the positions that it comes to; `some` is one of the table's."""
         before = known.get(_TRUNCATE, ("", True))[0]
-        form = self._form(changed)
+        form = self._form([*(row.key for row in changed.rows), *known])
         rows = since(self._newer(changed, known, form, some), before)
         refuse_others(changed.table, changed.positions, some, before)
         met = [(at, row.position) for row in changed.rows if (at := known.get(row.key, ("", True))[0])]
@@ -120,6 +120,11 @@ class _Plan:
         after |= {row.key: (row.position, row.gone) for row in later}
         is_new = not any(row.key in there or row.key in gone for row in staying)
         return self._made(staying, gone, form, is_new), after
+
+    def refuse_gone(self, positions: DeltaTable) -> None:
+        """UsageError if the table is not there, and held rows."""
+        if self._before is None and _of(positions, self._name).head(1, filter=~pc.field("deleted")).num_rows:
+            raise rows_gone(repr(self._path))
 
     def _newer(self, changed: TableChanges, known: Known, form: Form | None, some: str) -> list[ReducedRow]:
         """The rows that are newer than what is known of their keys; UsageError for a table that somebody else wrote to."""
@@ -167,13 +172,14 @@ class _Plan:
         self._steps = []
         return DeltaTable(self._path)
 
-    def _form(self, changed: TableChanges) -> Form | None:
+    def _form(self, keys: Sequence[str]) -> Form | None:
+        """How it stands; `keys` are some of its rows', and may hold the truncate's."""
         if self._before is None:
             return None
         fields = self._before.schema().fields
         key = tuple(field.name for field in fields if KEY.decode() in field.metadata)
-        if not key and changed.rows:  # made beforehand
-            key = tuple(sorted(json.loads(changed.rows[0].key)))
+        if not key and (some := next(filter(None, keys), "")):  # made beforehand
+            key = tuple(sorted(json.loads(some)))
         return Form({field.name: field.metadata.get(_KIND, "") for field in fields}, key)
 
     def _fitting(self, columns: dict[str, str]) -> dict[str, str]:
@@ -253,9 +259,13 @@ def _some(positions: DeltaTable, table: str, known: Known) -> str:
     """One of the table's positions so far; "" if there is none, so the table is not ours."""
     for position, _ in known.values():
         return position
-    of_table = positions.to_pyarrow_dataset(file_pruning_predicate=[("table_name", "=", table)])
-    some = of_table.head(1, columns=["position"])
+    some = _of(positions, table).head(1, columns=["position"])
     return str(some["position"][0].as_py()) if some.num_rows else ""
+
+
+def _of(positions: DeltaTable, table: str) -> Any:
+    """The positions of a table."""
+    return positions.to_pyarrow_dataset(file_pruning_predicate=[("table_name", "=", table)])
 
 
 def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[str, ReducedRow], Known]:

@@ -68,10 +68,9 @@ class DuckDBFile(Destination):
         else:
             found.faults.extend(faults)
 
-    def remove(self) -> None:
-        """See `Destination`; without a file there is nothing to drop."""
-        if self.path.exists():
-            Destination.remove(self)
+    def is_there(self) -> bool:
+        """See `Destination`."""
+        return self.path.exists()
 
 
 def duckdb_table(name: str) -> str:

@@ -26,7 +26,7 @@ from waterclock.sinks.duckdb.mirrored import DuckDBTables
 from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sql.dialect import Columns, SqlDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.tables import Table
+from waterclock.sinks.tables import Table, constrained
 
 _WAIT_S = 30  # for another sink of this process
 _TYPES = {
@@ -66,6 +66,7 @@ class DuckDBDialect(SqlDialect):
     batch = ("VARCHAR", "BIGINT", "VARCHAR", "VARCHAR", "TIMESTAMP WITH TIME ZONE", "DOUBLE")
     owner = ("VARCHAR", "BIGINT")
     positions = ("VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")
+    schema = "main"
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.place = str(path)
@@ -179,6 +180,8 @@ def _errors_of(path: Path) -> Iterator[None]:
                 f"the sink's file {str(path)!r} is open in another process: DuckDB lets one write, and nobody read beside "
                 "it. Close it there, or name another path in [sink]"
             ) from error
+        if isinstance(error, duckdb.ConstraintException):
+            raise constrained(path, first_line(error)) from error
         if isinstance(error, duckdb.ConversionException):
             raise UsageError(
                 f"a value does not fit the type of its column in {str(path)!r}: {first_line(error)}. Give the column the "

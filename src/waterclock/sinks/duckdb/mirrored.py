@@ -84,15 +84,16 @@ class DuckDBTables:
         """See `FollowingDatabase`."""
         _refuse_alike(table, columns)
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._file)}.{quoted(_parts(table)[0])}")
+        columns = {name: columns[name] for name in (*key, *columns)}  # DuckDB drops no column in front of a key's
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', tuple(columns.items()), tuple(key)).definition()})")
 
     def type_of(self, source: str, declared: str) -> str:
         """See `FollowingDatabase`."""
         return duckdb_type(source, declared)
 
-    def value(self, word: str, text: str) -> str:
+    def value(self, word: str, value: tuple[str, str]) -> str:
         """See `FollowingDatabase`."""
-        return _read(word, literal(text))
+        return _read(word, literal(value[1]))
 
     def retype(self, table: str, column: str, word: str) -> None:
         """See `FollowingDatabase`."""

@@ -95,11 +95,11 @@ class PostgresDialect(ServerDialect):
         super().__init__(session)
         self.place = f"the schema {schema!r} of {session.url}"
         self.session = session
-        self._schema = schema
+        self.schema = schema
 
     def name(self, table: str) -> str:
         """See `SqlDialect`."""
-        return f"{quoted(self._schema)}.{quoted(table)}"
+        return f"{quoted(self.schema)}.{quoted(table)}"
 
     def columns_of(self, schema: pa.Schema) -> Columns:
         """See `SqlDialect`: the types in PostgreSQL's own spelling."""
@@ -114,8 +114,8 @@ class PostgresDialect(ServerDialect):
 
     def make(self, table: Table, name: str) -> None:
         """See `SqlDialect`."""
-        if not self.session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
-            self.session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
+        if not self.session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self.schema):
+            self.session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self.schema)}")
         super().make(table, name)
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
@@ -216,9 +216,9 @@ class PostgresTables:
         """See `FollowingDatabase`."""
         return declared_type(source, declared)
 
-    def value(self, word: str, text: str) -> str:
+    def value(self, word: str, value: tuple[str, str]) -> str:
         """See `FollowingDatabase`."""
-        return literal(text)
+        return literal(value[1])
 
     def retype(self, table: str, column: str, word: str) -> None:
         """See `FollowingDatabase`."""

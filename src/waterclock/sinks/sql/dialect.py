@@ -32,6 +32,7 @@ class SqlDialect(ABC):
     batch: ClassVar[Sequence[str]]  # of query_id, batch_id, offsets, counters, watermark, seconds
     owner: ClassVar[Sequence[str]]  # of lineage, epoch
     positions: ClassVar[Sequence[str]] = ()  # of table_name, key, position, deleted; none: no changes of tables
+    schema: str = ""  # in which its tables stand, if tables have schemas
     place: str  # of its tables, as it stands behind "in"
 
     def name(self, table: str) -> str:

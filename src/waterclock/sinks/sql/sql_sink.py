@@ -15,6 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from waterclock.errors import UsageError
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.following import SchemaFollower
 from waterclock.sinks.ledger import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
@@ -32,6 +33,7 @@ from waterclock.sinks.tables import (
     Table,
     flat,
     flat_schema,
+    folded,
     missing,
     refuse,
     refuse_to_drop,
@@ -89,6 +91,7 @@ class KeptChanges:
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
         """See `Kept`."""
+        sink.refuse_own(batch.results["table"].unique().to_pylist())
         apply(sink.db.mirrored(), sink.name(POSITIONS), batch.results, self._follower)
         return batch
 
@@ -201,6 +204,16 @@ class SqlSink:
         marks = ", ".join([self.db.placeholder] * len(row))
         self.db.run(f"INSERT INTO {self.name(BATCHES)} VALUES ({marks})", *row)
         return batch
+
+    def refuse_own(self, tables: list[str]) -> None:
+        """UsageError if one of these tables of the source has the place of one of ours."""
+        own = {folded(f"{self.db.schema}.{self._table}{part}") for part in (*self._kept.needed, OWNER)}
+        for table in tables:
+            if folded(table) in own:
+                raise UsageError(
+                    f"the table {table} of the source has the place of the sink's own: choose the tables without it with "
+                    "'tables' in [source], or name another table in [sink]"
+                )
 
     def append(self, part: str, batch_id: int, rows: pa.Table) -> None:
         """Add rows to the table with this part behind the sink's name, numbered as the database needs it."""

@@ -37,7 +37,7 @@ from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica, literal
 from waterclock.sinks.sql.dialect import Columns, SqlDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.sqlite.rows import connect
-from waterclock.sinks.tables import Table, alike, folded, quoted
+from waterclock.sinks.tables import Table, alike, constrained, folded, quoted
 
 _WAIT_S = 30  # for another one's lock
 _STAGED = "temp.waterclock_staged"
@@ -88,15 +88,9 @@ class SQLiteFile(Destination):
         else:
             found.faults.extend(look(self.path, self.table, self.mirror, results))
 
-    def refuse_to_remove(self) -> None:
+    def is_there(self) -> bool:
         """See `Destination`."""
-        if self.path.exists():
-            Destination.refuse_to_remove(self)
-
-    def remove(self) -> None:
-        """See `Destination`; without a file there is nothing to drop."""
-        if self.path.exists():
-            Destination.remove(self)
+        return self.path.exists()
 
 
 def sqlite_table(name: str) -> str:
@@ -246,6 +240,8 @@ def _at_work(path: Path) -> Iterator[None]:
             raise
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _unusable(path, error) from error
+        if code == sqlite3.SQLITE_CONSTRAINT:
+            raise constrained(path, str(error)) from error
         raise EnvironmentMissing(
             f"the sink's file {str(path)!r} cannot be written or read: {unstopped(error)}. See to its disk and rights, and "
             "to who else has it open, and start again: what was committed stays"
@@ -306,9 +302,10 @@ class SQLiteTables:
         """See `FollowingDatabase`, and rule 4: a column that is widened later could not lose an affinity to numbers."""
         return ""
 
-    def value(self, word: str, text: str) -> str:
-        """See `FollowingDatabase`."""
-        return literal(text)
+    def value(self, word: str, value: tuple[str, str]) -> str:
+        """See `FollowingDatabase`: a whole number is one, as it is in rows that come."""
+        made = _value(value)
+        return str(made) if isinstance(made, int) else literal(value[1])
 
     def retype(self, table: str, column: str, word: str) -> None:
         """See `FollowingDatabase`: a column takes every value."""

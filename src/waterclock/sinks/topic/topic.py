@@ -119,11 +119,11 @@ class TopicSink:
         return list(self._faults(admin, self._there(admin), columns_of(results)))
 
     def remove(self) -> None:
-        """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
-        sink wrote to stay: who made them wants them."""
+        """Delete the three topics; UsageError, and none is, if one is somebody else's. Empty ones of nobody's stay."""
         if self.refuse_to_remove():
             self._let_go()
-            Admin(self._settings).remove([self._name(part) for part in _PARTS])
+            for parts in (("", DEAD_LETTERS), (BATCHES,)):  # behind those that it says are ours
+                Admin(self._settings).remove([self._name(part) for part in parts])
             self._marks = Marks()
 
     def refuse_to_remove(self) -> bool:
