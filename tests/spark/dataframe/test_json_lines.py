@@ -82,7 +82,7 @@ def test_a_column_may_be_the_name_of_a_folder(spark: SparkSession, tmp_path: Pat
 def test_a_pattern_that_spark_does_not_know_is_refused_before_a_checkpoint_is_bound_to_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    # of JSON it was said of the first row; and who mended it then was told that the options had changed
+    # of JSON every line was a dead letter; and who mended it then was told that the options had changed
     with pytest.raises(UsageError, match=r"Spark does not know timestampFormat = 'bla'"):
         read(spark, tmp_path, "\n".join(GOOD), '[source.options]\ntimestampFormat = "bla"\n')
     assert not (tmp_path / "p-checkpoint" / "waterclock.json").exists()
