@@ -135,7 +135,7 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "dataframe": {"batch", "checkpoint", "files", "packing", "source"},
     "kafka": {"batch", "checkpoint", "dataframe", "files", "packing", "session", "source"},
     "streams": {"batch", "checkpoint", "dataframe", "files", "kafka", "packing", "source"},
-    "checking": {"checkpoint", "session", "source", "streams"},
+    "checking": {"batch", "checkpoint", "session", "source", "streams"},
     "fresh": {"checkpoint", "streams"},
     "succession": {"batch", "checkpoint", "packing"},
     "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "succession", "watching"},

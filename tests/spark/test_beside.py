@@ -105,8 +105,9 @@ def test_a_live_run_whose_last_batch_was_not_written_says_so_and_the_next_one_wr
 
 
 @pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("live", [True, False])
 def test_the_mark_goes_when_no_batch_can_begin_any_more(
-    spark: SparkSession, file: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, file: Path, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
     end, is_active = BesideWriter.end, list[bool]()
 
@@ -117,5 +118,30 @@ def test_the_mark_goes_when_no_batch_can_begin_any_more(
 
     monkeypatch.setattr(BesideWriter, "end", looking)
     with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark, live=True, report=lambda told: pipeline.end())
+        pipeline.run(spark, live, report=lambda told: pipeline.end())
     assert is_active == [False]
+
+
+@pytest.mark.long(seconds=10)
+def test_the_same_pipeline_goes_on_behind_a_run_that_failed_and_behind_one_that_was_ended(
+    spark: SparkSession, file: Path
+) -> None:
+    # the next run raised the failure of the one before, whatever the sink did; and one behind a live run closed nothing
+    failing = [True]
+
+    class Mended(SQLiteSink):
+        def write(self, batch: Batch) -> Batch:
+            if batch.batch_id == 1 and failing.pop():
+                raise UsageError("the disk is full")
+            return super().write(batch)
+
+    with closing(Mended(file.parent / "out.db")) as sink, closing(configured(load(file), sink)) as pipeline:
+        with pytest.raises(UsageError, match="the disk is full"):
+            pipeline.run(spark)
+        failing.append(False)
+        pipeline.run(spark, live=True, report=lambda told: pipeline.end())
+        whole = pipeline.run(spark)
+        assert (pipeline.run(spark).batches, pipeline.statistics().batches) == (0, 0)
+    again = make_pipeline(file.parent / "clean", orders(20), files=3)
+    assert whole.totals == run(spark, again).totals
+    assert table(file.parent) == table(again.parent)

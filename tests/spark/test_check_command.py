@@ -218,3 +218,23 @@ def test_a_check_of_a_fresh_start_is_refused(capsys: pytest.CaptureFixture[str])
 def test_columns_that_the_results_lack_are_found(folder: Path) -> None:
     assert [("nothing" in each) for each in faults(folder, PLACES + 'columns = ["nothing"]\n')] == [True]
     assert os.listdir(folder / "in") == []
+
+
+@pytest.mark.parametrize(
+    "setting", ["noDataMicroBatches.enabled = false", "minBatchesToRetain = 2", 'stateStore.providerClass = "HDFS"']
+)
+def test_a_setting_of_sparks_that_a_start_refuses_is_found(folder: Path, setting: str) -> None:
+    found = faults(folder, f"{PLACES}[spark.conf]\nspark.sql.streaming.{setting}\n")
+    assert [setting.partition(" ")[0] in each for each in found] == [True]
+
+
+def test_a_checkpoint_of_the_other_engine_is_told_as_such(folder: Path) -> None:
+    (folder / "p-checkpoint").mkdir()
+    (folder / "p-checkpoint" / "waterclock.json").write_text('{"engine": "local"}')
+    assert ["waterclock state move" in each for each in faults(folder)] == [True]
+
+
+def test_what_cannot_go_with_results_that_executors_write_is_found(folder: Path) -> None:
+    lake = 'format = "delta"\npath = "out/lake"\nwritten_by = "executors"\nquery = "SELECT key FROM results"'
+    found = faults(folder, PLACES.replace('path = "out/out.db"', lake))
+    assert ["do not come through the driver" in each for each in found] == [True]

@@ -80,6 +80,20 @@ def test_a_session_that_makes_no_batch_without_input_is_refused(spark: SparkSess
         spark.conf.unset(setting)
 
 
+def test_a_session_that_forgets_what_a_start_behind_a_kill_needs_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Spark had forgotten where a batch began that was to be run again, and the checkpoint was of no more use
+    setting = "spark.sql.streaming.minBatchesToRetain"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "2")
+    try:
+        with pytest.raises(UsageError, match=rf'"{setting}" must be 3 at least.*Leave the setting out'):
+            run(spark, make_pipeline(tmp_path, orders(5)))
+    finally:
+        spark.conf.set(setting, before)
+
+
 def test_what_spark_cannot_start_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     # it was a traceback, also for an option of Spark's own connector that has a wrong value
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")

@@ -102,6 +102,7 @@ class LocalPipeline:
         self._clock = clock
         self._gathering = Gatherer(name, clock)
         self._ended: Event = StopEvent()
+        self._has_run = False
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
@@ -153,12 +154,19 @@ class LocalPipeline:
         self._checkpoint.begin(self._query)
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source."""
+        """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source.
+
+        A pipeline runs once."""
         with interrupt_heard(lambda *_: self.end()) if live else nullcontext():
             return self._run(live, report)
 
     def _run(self, live: bool, report: Callable[[Progress], None] | None) -> Summary:
         self.check()
+        if self._has_run:  # its source and its buckets are where that run left them, which may be ahead of the sinks
+            raise UsageError(
+                "this pipeline has run, and runs once: close it, and make another one with its checkpoint, which goes on"
+            )
+        self._has_run = True
         began_s, self._report = self._clock.monotonic_s(), report
         self._gathering.begin()
         self._begin(live)

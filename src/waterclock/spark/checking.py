@@ -1,7 +1,7 @@
 """`waterclock run --check`: what can be known of a pipeline without running it. No session is started, nothing is written.
 
     1. the file            its tables, names, types, and what does not fit together
-    2. what it runs on     Java, and the packages that its source and its sinks need
+    2. what it runs on     Java, the packages that its source and its sinks need, Spark's settings in [spark.conf]
     3. the source          it is there, this user may read it, nothing in it stands in the way; its broker answers
     4. the checkpoint      this user may use it, it was made with the same settings, nothing came after its close
     5. each sink           its place may be written; of the tables that are there, all that a run would refuse
@@ -20,8 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from waterclock.sinks.destination import Destination, Findings
+from waterclock.spark.batch.outlets import refuse_beside_executors
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.session.runtimes import use_java
+from waterclock.spark.session.session import refuse, settings
 from waterclock.spark.source import Stream, results_schema
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores
@@ -41,6 +43,7 @@ def check(file: str | Path) -> Findings:
     if config is None:
         found.unchecked.append("what the file names: the source, the checkpoint, the sinks")
         return found
+    found.try_to(partial(refuse, {**settings(1), **config.spark_conf}.get))
     checkpoint = Checkpoint(config.checkpoint)
     schema: list[pa.Schema | None] = [None]
 
@@ -51,6 +54,7 @@ def check(file: str | Path) -> Findings:
             _check_checkpoint(config, checkpoint, stream, found)
 
     found.try_to(look_at_source)
+    found.try_to(partial(refuse_beside_executors, config.outlets))
     for outlet in config.outlets:
         _check_outlet(outlet, schema[0], found)
     return found
@@ -73,7 +77,7 @@ def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, fo
     if is_remote(checkpoint.path):
         found.unchecked.append("the checkpoint: it lies behind a URI, which Spark reaches")
         return
-    if not found.try_to(checkpoint.refuse_unusable):  # 4
+    if not (found.try_to(checkpoint.refuse_unusable) and found.try_to(checkpoint.refuse_another_engine)):  # 4
         return
     if not is_remote(getattr(config.source, "path", None)):
         found.try_to(stream.refuse_if_closed)

@@ -7,12 +7,14 @@ from contextlib import closing
 from waterclock.errors import WaterclockError
 from waterclock.sinks.destination import remove_all
 from waterclock.spark.checkpoint.folder import Checkpoint, is_of_a_checkpoint
+from waterclock.spark.checkpoint.state_files import CARRYING
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.checkpoint import NOTES, Names, Removal
 from waterclock.streaming.owner import owner_of
 from waterclock.streaming.toml.config import Config
 
-_NAMES = Names(is_of_a_checkpoint, frozenset({NOTES, "metadata", "heartbeats"}))
+# not Spark's own names: any query of Spark's has those
+_NAMES = Names(is_of_a_checkpoint, frozenset({NOTES, CARRYING, "heartbeats", "inferred.json"}))
 
 
 def start_over(config: Config) -> None:

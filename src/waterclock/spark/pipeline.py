@@ -46,7 +46,7 @@ from waterclock.spark.fresh import removal_of
 from waterclock.spark.packing import operator
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
-from waterclock.spark.session.session import check_state_store, interpreted, session_for
+from waterclock.spark.session.session import interpreted, session_for
 from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema
 from waterclock.spark.streams import check_source, stream_of
@@ -99,8 +99,7 @@ class Pipeline:
         self.check_place(folder)
         self._have(Checkpoint(folder))
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
-        self._closes = close and self._stream.closes
-        self._schema = results_schema(self._stream, self._rules)
+        self._closes, self._schema = close and self._stream.closes, results_schema(self._stream, self._rules)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -134,16 +133,16 @@ class Pipeline:
         called behind each batch, by another thread. Raises what made a batch fail.
         """
         session = self._session or session or self._own_session()
-        check_session(session)
-        check_state_store(session, self._count(session))
+        check_session(session, self._count(session))
         self.check(session)
         self._checkpoint.sweep()
         set_aside(self._checkpoint)
         self._checkpoint.close_again()
-        self._report, self._last_moment = report, self._clock.monotonic_s()
-        started = self._last_moment
+        self._report, self._last_moment = report, (started := self._clock.monotonic_s())
+        self._stopped, self._failure = False, None  # what a run before left
+        self._starts, self._writer = Starts(lambda: self._stopped, self._clock), BesideWriter(self._checkpoint)
         self._closed = self._was_closed = self._checkpoint.is_source_closed()
-        self._account.gathering.begin()
+        self._account.begin()
         self._succession.begin(session.sparkContext.master)
         with listening(session, self._heard):
             self._run(session, live)
@@ -249,16 +248,17 @@ class Pipeline:
         finally:
             self._stop()
             self._writer.wait()
+            self._ended = False  # of the next run nobody has said so yet
 
     def _explained(self, error: BaseException) -> BaseException:
         folder = self._checkpoint.path
         story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
         return explained(error, self._stream.explain, story)
 
-    def _in_the_sink(self) -> None:
+    def _in_the_sink(self, wait: Callable[[], None] | None = None) -> None:
         """Wait until the sink has all that Spark notes as done; raises why it has not."""
         try:
-            self._writer.end()
+            (wait or self._writer.end)()
         except BaseException as error:
             raise self._explained(error) from error
 
@@ -328,10 +328,10 @@ class Pipeline:
         """Take all there is; returns too if the query is stopped."""
         assert self._query is not None
         self._query.awaitTermination() if ends_by_itself else self._query.processAllAvailable()
-        self._in_the_sink()
+        self._in_the_sink(self._writer.settle)  # no more: a batch of what comes meanwhile may begin
 
     def _stop(self) -> None:
-        self._stopped = True
+        self._ended = self._stopped = True  # a query that begins behind this ends at once
         if self._query is not None:
             self._query.stop()
 

@@ -262,10 +262,17 @@ class Removal:
         try:
             served = self._sink.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise damaged(self._sink, str(error)) from error
+            raise self._unreadable(str(error)) from error
         if not served or not served.isprintable():
-            raise damaged(self._sink, "it names no sink")
+            raise self._unreadable("it names no sink")
         return served
+
+    def _unreadable(self, why: str) -> StateMismatch:
+        return StateMismatch(
+            f"the checkpoint's file {self._sink} is damaged: {why}. It says which sink's results go with the "
+            "checkpoint, and no more: if that is this pipeline's, remove the file, and the next start makes it anew. Till "
+            "then --fresh removes nothing: the checkpoint may be another pipeline's"
+        )
 
     def _others(self) -> list[str]:
         return sorted(name for name in names_in(self._path) if not self._names.are_ours(name))

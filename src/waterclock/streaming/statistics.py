@@ -289,8 +289,8 @@ class Gatherer:
         self._taken = replace(self._taken, totals=totals)
 
     def begin(self) -> None:
-        """The run starts."""
-        self._started_s = self._clock.monotonic_s()
+        """A run starts, with what the sink holds."""
+        self._started_s, self._taken = self._clock.monotonic_s(), _Taken(totals=self._taken.totals)
 
     def took(
         self,

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.dataframe.test_reader import letters, run
 from tests.spark.pipelines import table
+from waterclock.errors import UsageError
 
 pytestmark = pytest.mark.spark
 COLUMNS = 'id = "string"\nat = "timestamp"\nn = "bigint"\nm = "map<string, int>"\n'
@@ -76,3 +77,12 @@ def test_a_column_may_be_the_name_of_a_folder(spark: SparkSession, tmp_path: Pat
     (tmp_path / "p.toml").write_text(f'[source]\nformat = "json"\npath = "in"\n[source.columns]\n{COLUMNS}{RULES}')
     run(spark, tmp_path / "p.toml")
     assert table(tmp_path, "key, event_n") == [("b", 7)]
+
+
+def test_a_pattern_that_spark_does_not_know_is_refused_before_a_checkpoint_is_bound_to_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # of JSON every line was a dead letter; and who mended it then was told that the options had changed
+    with pytest.raises(UsageError, match=r"Spark does not know timestampFormat = 'bla'"):
+        read(spark, tmp_path, "\n".join(GOOD), '[source.options]\ntimestampFormat = "bla"\n')
+    assert not (tmp_path / "p-checkpoint" / "waterclock.json").exists()

@@ -98,6 +98,18 @@ def test_columns_are_inferred_once_and_kept_whatever_comes_later(spark: SparkSes
 
 
 @pytest.mark.long(seconds=5)
+def test_columns_that_a_refused_start_inferred_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    # without a header they were called _c0, and so they stayed when the file was mended
+    rows = orders(8)
+    file = a_file(tmp_path, CSV.replace("header = true\n", ""))
+    (tmp_path / "in" / "a.csv").write_text(lines(rows))
+    with pytest.raises(UsageError, match="order"):
+        run(spark, file)
+    run(spark, a_file(tmp_path, CSV))
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+
+
+@pytest.mark.long(seconds=5)
 def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     file = a_file(tmp_path, CSV + COLUMNS)
     (tmp_path / "in" / "a.csv").write_text(lines(orders(2)))
@@ -128,6 +140,7 @@ def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_p
             'encoding = "UTF-99"',
             r"Spark does not know encoding = 'UTF-99': write .* such as ISO-8859-1",
         ),
+        ("header = true", "headr = true", r"'headr' is not known to Spark's reader of csv; did you mean 'header'"),
         ("header = true", 'timeZone = "Europe/Nowhere"', r"\[source\]: Spark cannot read it: \[INVALID_TIMEZONE\]"),
     ],
 )

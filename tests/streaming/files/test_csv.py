@@ -145,6 +145,14 @@ def test_another_separator(separator: str) -> None:
     assert dead == []
 
 
+def test_what_marks_the_beginning_of_a_file_is_a_letter_within_it_wherever_a_block_ends() -> None:
+    # of two files put into one: a key had it or not, as the block began with it, or had a line that needed a closer look
+    first, second = f"a,1,{TIME}\n".encode(), f"\ufeffb,1,{TIME}\n".encode()
+    whole = read(of("long"), first + second)
+    assert [row[0] for row in whole[0]] == ["'a'", "'\\ufeffb'"]
+    assert whole == read(of("long"), first, second) == slowly(first + second, of("long"))
+
+
 def test_an_empty_file_has_no_rows() -> None:
     for data in ([], [b""], [b"\n \n"]):
         for layout in (of("long"), of("long", has_header=True)):

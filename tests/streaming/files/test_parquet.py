@@ -113,6 +113,25 @@ def test_a_parquet_value_that_does_not_fit_costs_its_row_and_no_other(folder: Pa
     assert (len(got.rows), [line for line, _ in got.dead]) == (79_997, [4, 6, 70_001])
 
 
+YEARS = (datetime(1, 1, 1), datetime(1600, 1, 1), datetime(2020, 1, 1), datetime(2263, 1, 1), datetime(9999, 12, 31))
+
+
+def test_a_parquet_time_as_spark_writes_it_is_itself_in_every_year_and_no_finer_one_is_cut(folder: Path) -> None:
+    # a heartbeat of the year 9999, which closes, was one of the year 1816: Arrow's nanoseconds begin anew behind 2262
+    times = pa.array(YEARS, pa.timestamp("us"))
+    path, count = folder / "file.parquet", len(YEARS)
+    pq.write_table(
+        pa.table({"k": ["a"] * count, "t": times, "n": [1] * count}), path, use_deprecated_int96_timestamps=True
+    )
+    assert [row[1] for row in together(reading.read_file(path.as_uri(), PARQUET)).rows] == times.cast(
+        pa.int64()
+    ).to_pylist()
+    finer = pa.array([Y2020 * 1000, Y2020 * 1000 + 1], pa.timestamp("ns"))
+    pq.write_table(pa.table({"k": ["a", "b"], "t": finer, "n": [1, 1]}), path, use_deprecated_int96_timestamps=True)
+    got = together(reading.read_file(path.as_uri(), PARQUET))
+    assert (got.rows, [line for line, _ in got.dead]) == ([(b"a", Y2020, 1)], [2])
+
+
 @pytest.mark.parametrize("days", [18_262, 2**31 - 1, -(2**31)])
 def test_a_parquet_date_is_its_midnight_or_a_dead_letter(folder: Path, days: int) -> None:
     path = parquet(folder, k=["a"], t=pa.array([days], pa.date32()), n=[1])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from waterclock.errors import UsageError
+from waterclock.streaming.toml import sources
 from waterclock.streaming.toml.config import Config, load
 from waterclock.streaming.toml.topics import Topics
 
@@ -229,3 +230,9 @@ def test_a_step_stands_in_front_of_the_rules_and_not_before_changes_of_tables(tm
         UsageError, match=rf"\[source\]: '{name}' is for rows, and value = 'maxwell' has none: leave it out"
     ):
         loaded(tmp_path, f'{changes}[sink]\npath = "out.db"\n')
+
+
+def test_offsets_of_a_program_name_partitions_by_numbers_too() -> None:
+    # 'int' object has no attribute 'isdecimal'
+    made = sources.topics("h:1", ["orders"], columns={"case": "string"}, starting={"orders": {0: 5}})
+    assert made.starting == {"orders": {0: 5}}

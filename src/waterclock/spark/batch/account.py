@@ -23,6 +23,11 @@ class Account:
         self.batches = self.events = 0
         self.totals: dict[str, int] = {}
 
+    def begin(self) -> None:
+        """A run starts: what one before it wrote is not its own."""
+        self.batches = self.events = 0
+        self.gathering.begin()
+
     def holds(self, totals: dict[str, int]) -> None:
         """The sink is open; so much it holds of earlier runs."""
         self.totals = totals

@@ -26,7 +26,8 @@ from waterclock.spark.checkpoint.taken_back import mark, unmark
 
 
 class BesideWriter:
-    """The thread of a run that writes a batch while Spark is at the next one. Called by one thread at a time."""
+    """The thread of a run that writes a batch while Spark is at the next one. `begin` and `end` are one thread's at a
+    time; any may wait."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -40,8 +41,9 @@ class BesideWriter:
         if not self._is_marked:
             mark(self._checkpoint)
             self._is_marked = True
-        self._thread = threading.Thread(target=self._run, args=(write,), name="waterclock-sink", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(write,), name="waterclock-sink", daemon=True)
+        thread.start()
+        self._thread = thread  # which others wait for: one that has not begun cannot be joined
 
     def wait(self) -> None:
         """Until nothing is being written; whatever became of it."""

@@ -16,7 +16,7 @@ Rule 6: a checkpoint that was carried over (checkpoint/state_files.py) counts it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,12 +50,29 @@ _ALONE = (
 )
 
 
+def _outlet(sink: Any) -> Outlet[Any]:
+    return sink if isinstance(sink, Outlet) else Outlet(sink)
+
+
+def _is_by_executors(sink: Any) -> bool:
+    return bool(getattr(sink, "written_by", DRIVER) == EXECUTORS)
+
+
+def refuse_beside_executors(sinks: Sequence[Any]) -> None:
+    """UsageError if executors are to write the results of one of the `sinks` of a pipeline, be they records of its file or
+    made, and something else is asked for that needs these in the driver. Rule 4."""
+    for outlet in map(_outlet, sinks):
+        if _is_by_executors(outlet.sink) and (len(sinks) > 1 or outlet.step is not None or outlet.takes):
+            what = "several sinks" if len(sinks) > 1 else "'query', 'transform' or 'takes'"
+            raise UsageError(_ALONE.format(outlet.sink.place, what))
+
+
 class PlannedOutlet:
     """An `Outlet` (streaming/toml/steps.py) at work: what becomes of a batch's results on their way to its sink."""
 
     def __init__(self, sink: Any) -> None:
         """`sink` is a sink, or an `Outlet` of one."""
-        outlet = sink if isinstance(sink, Outlet) else Outlet(sink)
+        outlet = _outlet(sink)
         self.sink = sink_of(outlet.sink)
         self._step = outlet.step
         self.needs_no_spark = outlet.step is None and getattr(self.sink, "needs_no_spark", False)
@@ -65,9 +82,7 @@ class PlannedOutlet:
             reached_by(lambda url: place_at(url, Path()))
         if self.takes and getattr(self.sink, "mirror", None) is not None:
             raise UsageError(f"{self.sink.describe()} is a mirror, which takes all its changes: leave out 'takes'")
-        self.by_executors = getattr(self.sink, "written_by", DRIVER) == EXECUTORS
-        if self.by_executors and (self._step is not None or self.takes):
-            raise UsageError(_ALONE.format(self.sink.describe(), "'query', 'transform' or 'takes'"))
+        self.by_executors = _is_by_executors(self.sink)
         self._reshapes: ResultStep | ChosenColumns | None = None
         self.schema: pa.Schema | None = None  # of what the sink is given, once that is known
 
@@ -117,9 +132,8 @@ class Outlets:
         several = list(sinks) if isinstance(sinks, list | tuple) else [sinks]
         if not several:
             raise UsageError("a pipeline needs a sink, or a list of sinks: got an empty list")
+        refuse_beside_executors(several)
         self._all = [PlannedOutlet(each) for each in several]
-        if len(self._all) > 1 and (named := [outlet for outlet in self._all if outlet.by_executors]):
-            raise UsageError(_ALONE.format(named[0].sink.describe(), "several sinks"))
         check_takes([outlet.takes for outlet in self._all])
         self._refuse_two_at_one_place()
 

@@ -132,7 +132,7 @@ class Checkpoint:
         return self._last("offsets")
 
     def last_done(self) -> int | None:
-        """The last batch that Spark noted as done; it is in the sink, then."""
+        """The last batch that Spark noted as done; the sink may lack it where a mark says so (taken_back.py)."""
         return self._last("commits")
 
     def _last(self, folder: str) -> int | None:

@@ -90,7 +90,7 @@ def _files(checkpoint: Checkpoint, source: str, number: int) -> list[TakenFile]:
     """The files of an entry; none if it is no list of files, such as the offsets at which Spark's Kafka begins."""
     try:
         return files_of_entry(checkpoint.path / "sources" / source, number)
-    except (ValueError, KeyError, TypeError):
+    except StateMismatch:
         return []
 
 

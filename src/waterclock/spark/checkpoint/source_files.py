@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from waterclock.streaming.checkpoint import damaged
 from waterclock.streaming.places.place import Place, names_in
 
 
@@ -72,6 +73,9 @@ def is_unchanged(name: str, written_ms: int, taken: Mapping[str, TakenFile]) -> 
 def _files_in(path: Place, ending: bytes) -> Iterator[TakenFile]:
     for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
-            entry = json.loads(line)
-            named = unquote(entry["path"])
-            yield TakenFile(named.rpartition("/")[2], entry["timestamp"], entry["batchId"], named)
+            try:
+                entry = json.loads(line)
+                named, written_ms, number = unquote(entry["path"]), int(entry["timestamp"]), int(entry["batchId"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise damaged(path, f"{type(error).__name__}: {error}") from error
+            yield TakenFile(named.rpartition("/")[2], written_ms, number, named)

@@ -3,8 +3,8 @@
 Rule 1: its columns are fixed while the checkpoint lives; what it reads is Spark's to remember and to check.
 Rule 2: what in its plan would hold the watermark back, or differ when a batch is run again, is refused before it starts.
 Rule 3: waterclock cannot know whether something came after the close before Spark has read it: the batch is refused then.
-Rule 4: columns of a reader that nobody declared are inferred once, from what is there at the first start, and kept in the
-        checkpoint: a later file does not change the type of a column.
+Rule 4: columns of a reader that nobody declared are inferred once, from what is there at the first start that was not
+        refused, and kept in the checkpoint: a later file does not change the type of a column.
 Rule 5: a step of the user's (`query`, `transform`) never sees a line that could not be read. So with one, lines are read
         twice: for the step, and for the dead letters.
 Rule 6: a line that the reader cannot read by the columns is a dead letter with its file, and so is one with a byte that its
@@ -20,6 +20,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import reduce
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, meant
 from waterclock.rules.model import Rules
 from waterclock.spark.batch.steps import SOURCE, applied, refuse_stateful
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -40,7 +42,7 @@ from waterclock.spark.files import reader
 from waterclock.spark.packing.packs import TIMED, in_workers
 from waterclock.spark.packing.transform import check_columns, delay_text, with_id
 from waterclock.spark.source import FOREVER, Stream, literal, names_of
-from waterclock.streaming.checkpoint import stored, write
+from waterclock.streaming.checkpoint import NOTES, stored, write
 from waterclock.streaming.files.folder import check_readable
 from waterclock.streaming.layout import refuse_own
 from waterclock.streaming.places.place import is_remote, make_folder
@@ -212,6 +214,7 @@ class ReaderStream(Stream):
     def _columns(self, session: SparkSession) -> StructType | None:
         """The declared columns, or those that were inferred; None if the reader has its own."""
         reader, kept = self._reader, self._checkpoint.path / "inferred.json"
+        began = (self._checkpoint.path / NOTES).exists()  # what a start inferred that was refused is not kept
         if reader.columns is not None:
             ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(reader.columns.values()))
             try:
@@ -227,7 +230,7 @@ class ReaderStream(Stream):
             )
         if reader.format in ("delta", "table"):
             return None
-        if not kept.exists():
+        if not (began and kept.exists()):
             make_folder(self._checkpoint.path)
             write(kept, json.dumps({"columns": self._inferred(session).jsonValue()}) + "\n")
         return StructType.fromJson(stored(kept)["columns"])
@@ -260,10 +263,17 @@ class ReaderStream(Stream):
 
 
 def _check_options(session: SparkSession, reader: Reader) -> None:
-    """Raise UsageError for a pattern of times or an encoding that Spark does not know: it would say so of the first row."""
+    """Raise UsageError for an option that Spark's reader does not know, which it would pass over without a word; and for a
+    pattern of times or an encoding that it does not know: it would say so of the first row."""
+    known = _options_of(session, reader.format) if reader.options else set()
+    for name in filter(lambda each: known and "." not in each, reader.options):  # with a dot they are Hadoop's
+        if name.lower() not in {each.lower() for each in known}:
+            raise UsageError(
+                f"[source.options]: {name!r} is not known to Spark's reader of {reader.format}; {meant(name, known)}"
+            )
     for name, value in reader.options.items():
         probe = _PROBES.get(name.lower())
-        if probe is None or reader.format != "csv":
+        if probe is None or reader.format not in LINES:
             continue
         try:
             session.sql(probe, {"value": value}).collect()
@@ -272,6 +282,26 @@ def _check_options(session: SparkSession, reader: Reader) -> None:
                 f"[source.options]: Spark does not know {name} = {value!r}: write a pattern such as dd.MM.yyyy "
                 "HH:mm:ss, or an encoding such as ISO-8859-1"
             ) from error
+
+
+_SPARKS = {  # where Spark keeps the names of options
+    "csv": ("catalyst.csv.CSVOptions$",),
+    "json": ("catalyst.json.JSONOptions$", "execution.datasources.text.TextOptions$"),
+    "text": ("execution.datasources.text.TextOptions$",),
+    "orc": ("execution.datasources.orc.OrcOptions$",),
+    "parquet": ("execution.datasources.parquet.ParquetOptions$",),
+}
+_OF_FOLDERS = "execution.datasources.FileIndexOptions$"
+_OF_STREAMS = ("maxBytesPerTrigger", "maxCachedFiles", "discardCachedInputRatio")  # it keeps these nowhere
+
+
+def _options_of(session: SparkSession, format_: str) -> set[str]:
+    """The names of all options of a reader; none if it is not Spark's own, or if this Spark keeps them elsewhere."""
+    places = [f"org.apache.spark.sql.{place}.MODULE$" for place in (*_SPARKS.get(format_, ()), _OF_FOLDERS)]
+    with suppress(TypeError, Py4JError):
+        kept = [reduce(getattr, place.split("."), session._jvm).getAllOptions().mkString(" ") for place in places]
+        return {*" ".join(kept).split(), *_OF_STREAMS} if len(kept) > 1 else set()
+    return set()
 
 
 def _digest(options: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -37,6 +37,7 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+_RETAINED, _FEWEST = "spark.sql.streaming.minBatchesToRetain", 3
 
 
 def settings(cores: int, count: int | None = None) -> dict[str, str]:
@@ -56,7 +57,7 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         _MANAGER: _FILES,
-        "spark.sql.streaming.minBatchesToRetain": "20",
+        _RETAINED: "20",
         "spark.sql.streaming.numRecentProgressUpdates": "100",
     }
 
@@ -167,24 +168,30 @@ def session_for(name: str, log: Path | None = None) -> SparkSession:
     return SparkSession.getActiveSession() or start(name, log=log, beside=Path.cwd()).spark
 
 
-def check(spark: SparkSession) -> None:
-    """Raise UsageError if the session, whoever started it, has a setting that would keep results back."""
-    if spark.conf.get(_NO_DATA, "true") != "true":
+def refuse(setting: Callable[[str, str], str | None]) -> None:
+    """Raise UsageError if a session has a setting that would keep results back, forgets what a start needs, or keeps state
+    in a way that rules cannot be kept in; `setting` gives the value of a name, or what is taken without one."""
+    if setting(_NO_DATA, "true") != "true":
         raise UsageError(
             f'"{_NO_DATA}" must be true: what is due when time has moved on, the close too, comes in a batch without '
             "input. Leave the setting out"
         )
-
-
-def check_state_store(spark: SparkSession, count: int) -> None:
-    """Raise UsageError if the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
-    `count` buckets."""
+    if setting(_RETAINED, "100") in [*map(str, range(_FEWEST))]:
+        raise UsageError(
+            f'"{_RETAINED}" must be {_FEWEST} at least: Spark may be two batches ahead of the sink, and a start goes '
+            "back behind these after a kill. Leave the setting out"
+        )
     name = "spark.sql.streaming.stateStore.providerClass"
-    if "RocksDB" not in spark.conf.get(name, ""):
+    if "RocksDB" not in (setting(name, "") or ""):
         raise UsageError(
             f"the session's {name!r} is not RocksDB's, which the rules' state needs: set it with "
             f'spark.conf.set("{name}", "{_ROCKSDB}"), or let waterclock.spark.start_session() make the session'
         )
+
+
+def check(spark: SparkSession, count: int) -> None:
+    """`refuse` what whoever started the session has set; warn of what makes it slow with `count` buckets."""
+    refuse(spark.conf.get)
     parts = int(spark.conf.get("spark.sql.shuffle.partitions", "200"))
     if parts > count:
         log.warning(

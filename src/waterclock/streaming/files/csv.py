@@ -102,7 +102,11 @@ def _unlike(line: bytes, layout: Layout) -> str | None:
 def fast(block: bytes, layout: Layout) -> pa.Table | None:
     """All rows of a block, or None if any line needs a closer look."""
     block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
-    if len(layout.columns) == 1 or any(byte in block for byte in (b'"', b"\r", b"\0")) or _BLANK_LINE.search(block):
+    if (
+        len(layout.columns) == 1
+        or any(byte in block for byte in (b'"', b"\r", b"\0", _BOM))
+        or _BLANK_LINE.search(block)
+    ):
         return None
     texts = dict.fromkeys(layout.columns, pa.string())
     read = pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(texts))
@@ -190,7 +194,7 @@ def slow(block: bytes, layout: Layout, path: str, first: int) -> Block:
 
 
 def _row(line: bytes, readers: Mapping[str, Callable[[str], Any]], separator: str) -> dict[str, Any]:
-    text = decoded(line)
+    text = f"\ufeff{decoded(line)}" if line.startswith(_BOM) else decoded(line)  # within a file it is a letter
     if "\r" in text:
         raise ValueError("a carriage return stands inside of the line")
     fields = fields_of(text, separator)

@@ -57,6 +57,7 @@ from waterclock.streaming.layout import (
 )
 
 _ROWS_AT_ONCE = 65_536
+_NOWHERE = 1 << 62  # microseconds: a time of no calendar
 
 
 def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
@@ -67,10 +68,30 @@ def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
         yield dead_file(path, layout, wrong)
         return
     present = [name for name in layout.columns if name in parquet.schema_arrow.names]
-    first = 1
+    micros, first = _micros(file, parquet, present), 1
     for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=present):
-        yield _block(batch, layout, path, first)
+        yield _block(_exact(batch, micros.slice(first - 1, batch.num_rows)), layout, path, first)
         first += batch.num_rows
+
+
+def _micros(file: Any, parquet: pq.ParquetFile, names: list[str]) -> pa.Table:
+    """Those of the columns that are INT96, in microseconds."""
+    columns = map(parquet.schema.column, range(len(parquet.schema)))
+    old = {column.path for column in columns if column.physical_type == "INT96"}
+    if not (chosen := [name for name in names if name in old]):
+        return pa.table({})
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read(columns=chosen)
+
+
+def _exact(batch: pa.RecordBatch, micros: pa.Table) -> pa.RecordBatch:
+    """`batch` with the times of INT96 as `micros` has them, of the same rows. Arrow gives them in nanoseconds, and begins
+    anew behind the year 2262. One that is finer than a microsecond becomes one that does not fit."""
+    for name in micros.column_names:
+        us = micros.column(name).combine_chunks().cast(pa.int64())
+        finer = pc.subtract(batch.column(name).cast(pa.int64()), pc.multiply(us, 1000))  # both begin anew alike
+        us = pc.if_else(pc.equal(finer, 0), us, pa.scalar(_NOWHERE, pa.int64())).cast(pa.timestamp("us"))
+        batch = batch.set_column(batch.schema.get_field_index(name), name, us)
+    return batch
 
 
 def _unfit_file(found: pa.Schema, layout: Layout) -> str | None:

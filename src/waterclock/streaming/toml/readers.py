@@ -41,6 +41,7 @@ _OWN = {
     "enabledatetimeparsingfallback": "it would cut what is finer than a microsecond, in silence",
     "schema": f"columns {_SAYS}",
     "cleansource": "a file that is read stays until you take it away",
+    "filenameonly": "of files of one name in two folders it would pass over one in silence",
 }
 
 

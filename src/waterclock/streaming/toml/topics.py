@@ -187,7 +187,7 @@ def _partitions(name: str, topic: str, given: Any, topics: tuple[str, ...]) -> d
     if topic not in topics:
         raise UsageError(f"{_WHERE}: {name!r} names the topic {topic!r}; 'topics' has {', '.join(topics)}")
     if not isinstance(given, Mapping) or not all(
-        partition.isdecimal() and len(partition) < 10 and type(offset) is int and 0 <= offset < 2**63
+        str(partition).isdecimal() and len(str(partition)) < 10 and type(offset) is int and 0 <= offset < 2**63
         for partition, offset in given.items()
     ):
         raise UsageError(
