@@ -28,7 +28,7 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from waterclock.cdc import command, origin
-from waterclock.cdc.door.batch import Batch, Change
+from waterclock.cdc.door.batch import Batch
 from waterclock.cdc.door.gather import BatchAhead, BatchReader, Bounds
 from waterclock.cdc.door.store import FilePosition, PositionStore
 from waterclock.cdc.door.words import reworded
@@ -199,7 +199,7 @@ class ChangeStream:
             keep()
             return None
         letters = [record for record in ahead.records if isinstance(record, DeadLetter)]
-        rows = [Change(record) for record in ahead.records if not isinstance(record, DeadLetter)]
+        rows = [record for record in ahead.records if not isinstance(record, DeadLetter)]
         self._handed = Batch(rows, letters, ahead.position, keep)
         return self._handed
 
