@@ -31,8 +31,8 @@ from waterclock.testing import Broker
 
 KINDS = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]
 GONE = (
-    '{{"database":"{0}","table":"item","type":"insert","ts":1,"gtid":"","sequence":1,"xoffset":0,"commit":true,'
-    '"primary_key_columns":["id"],"data":{{"id":{1},"v":"gone"}}}}'
+    '{{"database":"{0}","table":"item","type":"insert","ts":1,"gtid":"","sequence":1700000000000000,"xoffset":0,'
+    '"commit":true,"primary_key_columns":["id"],"data":{{"id":{1},"v":"gone"}}}}'
 )
 
 

@@ -97,6 +97,7 @@ OF_POSTGRES: list[tuple[str, str, Any, Any]] = [
     ("text[]", '\'{a,NULL,"NULL","b \\" c",""}\'', ["a", None, "NULL", 'b " c', ""], None),
     ("int[]", "'{{1,2},{3,4}}'", [[1, 2], [3, 4]], None),
     ("point", "'(1.5,2)'", ..., ...),
+    ("point", "'(Infinity,NaN)'", ..., ...),
 ]
 
 

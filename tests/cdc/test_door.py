@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+import time as time_
 import uuid
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,6 +22,7 @@ from waterclock.cdc import ChangeStream, FilePosition, SqlPosition, changes
 from waterclock.cdc.door.words import PARAMETERS
 from waterclock.cdc.position import VERSION, Position
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.stream import HELD_S
 from waterclock.disk import write_sealed
 from waterclock.errors import EnvironmentMissing, UsageError
 
@@ -282,6 +284,25 @@ def test_the_later_of_two_has_a_position_in_sql_and_the_earlier_is_told(source: 
         with pytest.raises(UsageError, match="Another process has taken over the position 'changes'"):
             batch.commit()
     assert rows.execute("select * from copy").fetchall() == []
+
+
+def test_the_later_of_two_waits_for_the_slot_until_the_earlier_is_told(slot: ReplicationSlot, tmp_path: Path) -> None:
+    """The later one ended, for the slot was read, and had the position: so both ended."""
+    run(slot.conninfo, "create table t (id int primary key)")
+    found: list[tuple[str, str, dict[str, Any]]] = []
+
+    def later() -> None:
+        found.extend(all_of(of_postgres(slot, SqlPosition(sqlite3.connect(tmp_path / "target")))))
+
+    with of_postgres(slot, SqlPosition(sqlite3.connect(tmp_path / "target")), once=False) as earlier:
+        run(slot.conninfo, "insert into t values (1)")
+        batch, second = next(earlier), threading.Thread(target=later)
+        second.start()
+        time_.sleep(HELD_S + 1)
+        with pytest.raises(UsageError, match="Another process has taken over"):
+            batch.commit()
+    second.join(60)
+    assert found == [("t", "insert", {"id": 1})]
 
 
 def test_what_was_written_of_a_batch_goes_when_the_block_is_left_before_its_commit(

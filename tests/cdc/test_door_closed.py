@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from tests.cdc.told import Told
 from waterclock.cdc import AsyncChangeStream, ChangeStream, FilePosition, SqlPosition, changes, origin
 from waterclock.cdc.door.batch import Batch
 from waterclock.cdc.door.gather import BatchAhead, Bounds
 from waterclock.cdc.door.stream import _without_password
 from waterclock.cdc.origin import Origin
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Source, TableFilter
+from waterclock.cdc.source import Item, Source, SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
-from waterclock.errors import UsageError
+from waterclock.changes.sql_types import ColumnTypes
+from waterclock.errors import Unreadable, UsageError
 
 
 def no_source(position: Position) -> Source:
@@ -84,3 +86,88 @@ def test_a_databases_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(origin, "TableFilter", Kept)
     changes("mysql://root@127.0.0.1/shop%5B1%5D", position=tmp_path / "p")
     assert (made[0]("shop[1]", "item"), made[0]("shop1", "item")) == (True, False)
+
+
+def two_transactions() -> list[MaxwellMessage]:
+    """The first has one row, the second two."""
+    types = ColumnTypes.parsed({"id": "int"})
+    return [
+        MaxwellMessage("a", "t", "insert", 0, f"0-1-{min(n, 2)}", n, 0, True, (), {"id": str(n)}, types=types)
+        for n in (1, 2, 3)
+    ]
+
+
+def test_a_pause_within_a_transaction_loses_nothing_of_it(tmp_path: Path) -> None:
+    """Its beginning was thrown away when what stood before it was handed out."""
+    first, second, third = two_transactions()
+    source = Told([first, SourceMark.COMMITTED, second, SourceMark.QUIET, third, SourceMark.COMMITTED], lambda: None)
+    origin_ = Origin(lambda position: source, Position(""), lambda: "0-1-2", list)
+    batches = []
+    with ChangeStream(origin_, FilePosition(tmp_path / "p"), False, True, Bounds()) as stream:
+        for batch in stream:
+            batches.append([change.data["id"] for change in batch])
+            batch.commit()
+    assert batches == [[1], [2, 3]]
+
+
+class Odd(Told):
+    """Has something behind all that cannot be read."""
+
+    def items(self) -> Iterator[Item]:
+        yield from super().items()
+        raise Unreadable("it is odd.")
+
+
+def test_an_error_is_no_end_and_who_goes_on_has_what_comes_then(tmp_path: Path) -> None:
+    """Whoever caught it and went on was told that there was no more."""
+    first, second, _ = two_transactions()
+    sources = iter(
+        [Odd([first, SourceMark.COMMITTED], lambda: None), Told([second, SourceMark.COMMITTED], lambda: None)]
+    )
+    origin_ = Origin(lambda position: next(sources), Position(""), str, list)
+    with ChangeStream(origin_, FilePosition(tmp_path / "p"), False, False, Bounds(most=1)) as stream:
+        next(stream).commit()
+        with pytest.raises(Unreadable):
+            next(stream)
+        assert [change.data["id"] for change in next(stream)] == [2]
+
+
+def test_a_stream_that_was_closed_is_not_begun_again_in_silence(tmp_path: Path) -> None:
+    """A loop that read once a minute by one stream had its changes the first time alone."""
+    stream = ChangeStream(
+        Origin(no_source, Position(""), str, list), FilePosition(tmp_path / "p"), False, False, Bounds()
+    )
+    stream.close()
+    with pytest.raises(UsageError, match="was closed: make another one"), stream:
+        pass
+    assert list(stream) == []
+
+    async def unopened() -> None:
+        loop = ChangeStream(
+            Origin(no_source, Position(""), str, list), FilePosition(tmp_path / "p"), False, False, Bounds()
+        )
+        with pytest.raises(UsageError, match="is not open: begin its block"):
+            await anext(AsyncChangeStream(loop))
+
+    asyncio.run(unopened())
+
+
+def test_a_connection_may_make_dicts_of_its_rows() -> None:
+    """The name of the column was taken for the position: `Expecting value: line 1 column 1`."""
+    rows = sqlite3.connect(":memory:")
+    rows.row_factory = lambda cursor, row: {
+        column[0]: value for column, value in zip(cursor.description, row, strict=True)
+    }
+    store = SqlPosition(rows)
+    assert store.claim() is None
+    store.commit(Position("0-1-7"))
+    assert store.claim() == Position("0-1-7")
+
+
+@pytest.mark.parametrize(
+    ("option", "right"), [("snapshot", "initial or when-needed or never"), ("new_tables", "ask or from-now")]
+)
+def test_a_word_that_is_none_of_an_options_is_refused(tmp_path: Path, option: str, right: str) -> None:
+    """`snapshot="off"` was the default: all older rows came."""
+    with pytest.raises(UsageError, match=f"^{option} off: write {right}"):
+        changes("mysql://root@127.0.0.1/shop", position=tmp_path / "p", **{option: "off"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
@@ -89,6 +90,63 @@ def test_a_pattern_that_the_options_cannot_say_is_refused() -> None:
 def test_settings_are_read_from_properties_and_from_connects_json() -> None:
     assert settings_of("# a word\nname = shop\ntable.include.list=a\\\\.b\n")["table.include.list"] == r"a\.b"
     assert settings_of('{"name": "shop", "config": {"topic.prefix": "shop"}}') == {"topic.prefix": "shop"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"config": {**SETTINGS, "tombstones.on.delete": False, "value.converter.schemas.enable": False,
+                               "decimal.handling.mode": "STRING", "heartbeat.interval.ms": 500, "transforms": None}}),
+        "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
+        + "tombstones.on.delete False\nvalue.converter.schemas.enable: FALSE\ndecimal.handling.mode=String\n"
+        "heartbeat.interval.ms=500\n",
+        "".join(f"debezium.source.{name}={value}\n" for name, value in SETTINGS.items())
+        + "debezium.format.value.schemas.enable=false\ndebezium.format.value=json\n"
+        "debezium.source.decimal.handling.mode=string\ndebezium.source.heartbeat.interval.ms=500\n",
+    ],
+)  # fmt: skip
+def test_a_setting_is_heard_in_each_spelling_that_debezium_takes(text: str) -> None:
+    """JSON's false was taken for a yes, `STRING` for precise, and what was parted by a space was not there at all."""
+    found = moved(settings_of(text), "kafka://k:9092")
+    assert " ".join(found.words).endswith(
+        "--form debezium --tables public.item --tables audit.* --slot debezium --publication dbz_publication "
+        "--decimals string --no-tombstones --heartbeat-ms 500"
+    )
+    assert found.unsaid.keys() - {"transforms"} == {"snapshot.mode", "time.precision.mode", "skipped.operations"}
+
+
+@pytest.mark.parametrize(
+    ("given", "unsaid"),
+    [
+        ({"key.converter.schemas.enable": "false"}, {"key.converter.schemas.enable"}),
+        ({"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}, set()),
+        ({"decimal.handling.mode": "Double"}, {"decimal.handling.mode"}),
+        ({"interval.handling.mode": "other"}, {"interval.handling.mode"}),
+        ({"database.include.list": "till"}, {"database.include.list"}),  # of MySQL's connector
+        ({"database.sslmode": "verify-full"}, {"database.sslmode"}),
+    ],
+)
+def test_a_value_that_no_option_says_is_named(given: dict[str, str], unsaid: set[str]) -> None:
+    assert moved({**SETTINGS, **given}, "kafka://k:9092").unsaid.keys() - moved(SETTINGS, "k").unsaid.keys() == unsaid
+
+
+OF_MYSQL = {**SETTINGS, "connector.class": "MySqlConnector"}
+
+
+def test_two_lists_of_what_is_wanted_are_one_or_refused() -> None:
+    """A table of a database that the other list left out was brought."""
+    words = moved({**OF_MYSQL, "table.include.list": r"shop\.item", "database.include.list": "shop,till"}, "k").words
+    assert [word for name, word in pairwise(words) if name == "--tables"] == ["shop.item"]
+    with pytest.raises(UsageError, match=r"takes \*\.item, of which database\.include\.list leaves something out"):
+        moved({**OF_MYSQL, "table.include.list": r".*\.item", "database.include.list": "shop"}, "k")
+    words = moved({**OF_MYSQL, "table.include.list": "", "database.include.list": "shop,"}, "k").words
+    assert [word for name, word in pairwise(words) if name == "--tables"] == ["shop.*"]
+    assert "--tables" not in moved({**OF_MYSQL, "table.include.list": " "}, "k").words
+
+
+def test_a_connection_whose_certificate_was_checked_is_checked_on() -> None:
+    assert moved({**OF_MYSQL, "database.ssl.mode": "verify_identity"}, "k").words[-1] == "--tls"
+    assert "database.ssl.mode" in moved({**OF_MYSQL, "database.ssl.mode": "required"}, "k").unsaid
 
 
 def in_java(*texts: bytes) -> bytes:
@@ -217,10 +275,13 @@ def test_what_was_moved_goes_on_there_and_older_rows_do_not_come_once_more(
         "value.converter.schemas.enable": "false",
     }
     settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
-    offset.write_text(json.dumps({"file": file, "pos": pos}))
+    rest = "[{...}]"  # of a snapshot that a signal had asked for
+    offset.write_text(json.dumps({"file": file, "pos": pos, "incremental_snapshot_collections": rest}))
     to = f"kafka://{broker.bootstrap}"
     assert cli.main(["move", "debezium", str(settings), "--offset", str(offset), "--to", to, "--write"]) == 0
-    command = capsys.readouterr().out.splitlines()[-1]
+    out, err = capsys.readouterr()
+    assert f"[{{...}}] had not come whole; once the capture runs: waterclock cdc snapshot {source.name}" in err
+    command = out.splitlines()[-1]
     assert cli.main([*shlex.split(command)[1:], "--once", "--topics", "per-table", "--order", "global"]) == 0
     found = [json.loads(value) for _, value in committed(broker, f"{source.name}.{source.name}.item")[0]]
     assert [(change["op"], change["after"]["id"]) for change in found] == [("c", 2)]

@@ -11,6 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
+from pymysql.cursors import DictCursor
 
 from tests.outbox.taking import MariaShop, PostgresShop, Shop
 from waterclock.clock import ManualClock
@@ -101,6 +103,15 @@ def test_a_table_that_is_missing_is_named_with_what_makes_it(shop: Shop, delays:
         connection.rollback()
         connection.cursor().execute(outbox_table("mysql" if shop.url.startswith("mysql") else "postgresql"))
         delays.send("t", "a", delay="3 s", db=connection)
+
+
+def test_a_connection_may_make_dicts_of_its_rows(made: Shop, delays: Delays) -> None:
+    """`KeyError: 0`, behind the row."""
+    dicts = {"cursorclass": DictCursor} if isinstance(made, MariaShop) else {"row_factory": dict_row}
+    with made.connected(**dicts) as connection:
+        assert delays.send("t", "a", delay="3 s", db=connection).offset > 0
+        connection.commit()
+    assert [value for _, _, value, _ in stored(made)] == [b"a"]
 
 
 @pytest.mark.parametrize("wrong", [17, 1.5, {"order": 17}, ["a"]])
@@ -200,7 +211,8 @@ def test_an_asynchronous_connection_has_it_in_its_transaction(postgres: Postgres
 
     async def main() -> None:
         if driver == "psycopg":
-            async with await psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True) as connection:
+            opened = psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True, row_factory=dict_row)
+            async with await opened as connection:
                 await write(connection)
             return
         asyncpg = pytest.importorskip("asyncpg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -239,6 +240,17 @@ def test_a_process_that_was_forked_is_told_to_make_its_own(
 def test_settings_that_make_no_client_are_a_sentence(settings: dict[str, str], running: World) -> None:
     with pytest.raises(UsageError, match="The Kafka client cannot be made: "):
         Delays(running.broker.bootstrap, running.topic, settings=settings)
+
+
+def test_a_request_that_is_too_large_is_refused_with_a_remedy_that_works(running: World, delays: Delays) -> None:
+    """It was a lost connection, as if to be tried again."""
+    value = os.urandom(1_100_000)
+    with pytest.raises(
+        UsageError, match=rf"refuses the request: .*\(max\.message\.bytes of the topic {running.topic}\)"
+    ):
+        delays.send(running.target, value, delay="1 hour")
+    running.alter(running.topic, "max.message.bytes", 3_000_000)
+    assert delays.cancel(delays.send(running.target, value, delay="1 hour", id="large")).outcome == "cancelled"
 
 
 # asyncio

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from waterclock.cdc.agreement import INITIAL, NEVER, Terms
+from waterclock.cdc.agreement import ASK, FROM_NOW, INITIAL, NEVER, WHEN_NEEDED, Terms
 from waterclock.cdc.position import Position
 from waterclock.cdc.snapshot import beside
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
@@ -235,13 +235,13 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock)
     )
 
 
-def slot_of(arguments: Namespace, where: Database, name: str, password: str = "") -> ReplicationSlot:
+def slot_of(arguments: Namespace, where: Database, name: str) -> ReplicationSlot:
     """Slot and publication, by default of the capture's name in letters that PostgreSQL takes."""
     from psycopg.conninfo import make_conninfo
 
     from waterclock.cdc.postgres.session import ReplicationSlot
 
-    password = password_of(arguments, "PGPASSWORD") or password
+    password = password_of(arguments, "PGPASSWORD")
     named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     conninfo = make_conninfo(
         host=where.host,
@@ -267,6 +267,12 @@ def terms_of(arguments: Namespace, where: Database) -> Terms:
         raise UsageError(f"--skip-to {arguments.skip_to}: write an LSN, such as 0/16B3748.")
     if arguments.snapshot_rate < 0:
         raise UsageError(f"--snapshot-rate {arguments.snapshot_rate}: write rows a second, 1 or more; 0 sets no limit.")
+    for option, given, words in (
+        ("--snapshot", arguments.snapshot or INITIAL, (INITIAL, WHEN_NEEDED, NEVER)),
+        ("--new-tables", arguments.new_tables, (ASK, FROM_NOW)),
+    ):
+        if given not in words:  # of a program: the command knows its words
+            raise UsageError(f"{option} {given}: write {' or '.join(words)}.")
     begins = INITIAL if arguments.begin == "start" and not arguments.from_here else NEVER
     gives_up = arguments.snapshot == NEVER
     return Terms(

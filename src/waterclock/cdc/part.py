@@ -22,9 +22,10 @@ class OlderPart:
     rows: Mapping[bytes, Row]
 
     def messages(self) -> Iterator[MaxwellMessage]:
-        last = len(self.rows) - 1
+        of, last = self.of, len(self.rows) - 1
+        before, behind = of[:6], of[10:]  # `_replace` takes three times as long
         for number, row in enumerate(self.rows.values()):
-            yield self.of._replace(data=row, xoffset=number, commit=number == last)
+            yield MaxwellMessage(*before, number, number == last, of.key, row, *behind)
 
     def written(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of each."""

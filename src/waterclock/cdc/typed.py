@@ -13,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from json.decoder import scanstring  # type: ignore[attr-defined]  # it has no stub
 from typing import Any
 from uuid import UUID
 
@@ -32,12 +33,17 @@ def python_reader(of: SqlType) -> Read:
     >>> python_reader(sql_type("bytea"))('"\\\\\\\\x00ff"'), python_reader(sql_type("int"))("7")
     (b'\\x00\\xff', 7)
     """
-    return _READERS.get(of.name, json.loads)
+    return _READERS.get(of.name, _any)
+
+
+def _any(text: str) -> Any:
+    """Nearly all are strings: the inside of `json.loads`, which takes five times as long."""
+    return scanstring(text, 1)[0] if text[0] == '"' else json.loads(text)
 
 
 def _of_text(convert: Read) -> Read:
     def read(text: str) -> Any:
-        value = json.loads(text)
+        value = _any(text)
         try:
             return convert(value)
         except (ValueError, OverflowError):
@@ -60,7 +66,9 @@ def _duration(text: str) -> timedelta:
     return -found if text.startswith("-") else found
 
 
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year")
 _READERS: dict[str, Read] = {
+    **dict.fromkeys(_INTEGERS, int),
     **dict.fromkeys(("real", "double precision", "float", "double"), lambda text: float(text.strip('"'))),
     **dict.fromkeys(("numeric", "decimal"), lambda text: Decimal(text.strip('"'))),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _of_text(b64decode)),

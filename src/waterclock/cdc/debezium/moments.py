@@ -89,12 +89,10 @@ def zoned_time(text: str) -> str | None:
 def span_us(text: str) -> int | None:
     """Microseconds of PostgreSQL's interval, a month as the twelfth part of 365.25 days.
 
-    >>> span_us("1 mon"), span_us("-2 days +00:00:01.5")
-    (2629800000000, -172798500000)
+    >>> span_us("1 mon"), span_us("-2 days +00:00:01.5"), span_us("infinity")
+    (2629800000000, -172798500000, None)
     """
-    parts = {"year": 0, "mon": 0, "day": 0} | {name: int(count) for count, name in _SPAN.findall(text)}
-    rest = text.rpartition(" ")[2].lstrip("+")
-    count = time_us(rest) if ":" in rest else 0
+    parts, count = _span(text)
     months = parts["year"] * 12 + parts["mon"]
     return None if count is None else months * 2_629_800_000_000 + parts["day"] * DAY_US + count
 
@@ -102,12 +100,10 @@ def span_us(text: str) -> int | None:
 def span(text: str) -> str | None:
     """PostgreSQL's interval as Debezium's `interval.handling.mode=string` has it, with all of its six parts.
 
-    >>> span("1 year 2 mons -3 days +04:05:06.7"), span("00:00:00")
-    ('P1Y2M-3DT4H5M6.7S', 'P0Y0M0DT0H0M0S')
+    >>> span("1 year 2 mons -3 days +04:05:06.7"), span("00:00:00"), span("-infinity")
+    ('P1Y2M-3DT4H5M6.7S', 'P0Y0M0DT0H0M0S', None)
     """
-    parts = {"year": 0, "mon": 0, "day": 0} | {name: int(count) for count, name in _SPAN.findall(text)}
-    rest = text.rpartition(" ")[2].lstrip("+")
-    count = time_us(rest) if ":" in rest else 0
+    parts, count = _span(text)
     if count is None:
         return None
     sign, (seconds, micro) = "-" if count < 0 else "", divmod(abs(count), 1_000_000)
@@ -116,6 +112,13 @@ def span(text: str) -> str | None:
     tail = f".{micro:06d}".rstrip("0") if micro else ""
     last = f"{sign if seconds or micro else ''}{seconds}{tail}S"
     return f"P{parts['year']}Y{parts['mon']}M{parts['day']}DT{''.join(clock)}{last}"
+
+
+def _span(text: str) -> tuple[dict[str, int], int | None]:
+    """The parts of a day and more, and the microseconds of the rest; none of infinity."""
+    parts = {"year": 0, "mon": 0, "day": 0} | {name: int(count) for count, name in _SPAN.findall(text)}
+    rest = text.rpartition(" ")[2].lstrip("+")
+    return parts, time_us(rest) if ":" in rest or rest.endswith("infinity") else 0
 
 
 def _clock(count: int, digits: int) -> str:

@@ -15,6 +15,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from math import isfinite
 from typing import Any, NamedTuple
 
 from waterclock.cdc.debezium import moments
@@ -217,9 +218,11 @@ def _bits(of: SqlType, modes: Modes) -> Form:
 
 
 def _point(text: str) -> str:
-    x, y = map(float, json.loads(text).strip("()").split(","))
-    wkb = b64encode(struct.pack("<BIdd", 1, 1, x, y)).decode()
-    return f'{{"x":{x!r},"y":{y!r},"wkb":"{wkb}","srid":null}}'
+    printed = json.loads(text).strip("()").split(",")
+    numbers = [float(each) for each in printed]
+    wkb = b64encode(struct.pack("<BIdd", 1, 1, *numbers)).decode()
+    x, y = [repr(number) if isfinite(number) else quoted(each) for number, each in zip(numbers, printed, strict=True)]
+    return f'{{"x":{x},"y":{y},"wkb":"{wkb}","srid":null}}'
 
 
 def _domain(form: ColumnForm, of: SqlType) -> ColumnForm:

@@ -85,9 +85,13 @@ class Batch(Sequence[Change]):
     go on behind them: they stand in no change."""
 
     def __init__(
-        self, changes: Sequence[Change], letters: Sequence[DeadLetter], position: Position, commit: Callable[[], None]
+        self,
+        rows: Sequence[MaxwellMessage],
+        letters: Sequence[DeadLetter],
+        position: Position,
+        commit: Callable[[], None],
     ) -> None:
-        self._changes, self.dead_letters = changes, letters
+        self._rows, self.dead_letters = rows, letters  # a change is made when it is looked at, and not kept
         self._commit = commit
         self.place = position.place
         self.is_part = bool(position.rows)
@@ -122,13 +126,13 @@ class Batch(Sequence[Change]):
     def __getitem__(self, at: slice) -> Sequence[Change]: ...
 
     def __getitem__(self, at: int | slice) -> Change | Sequence[Change]:
-        return self._changes[at]
+        return [Change(row) for row in self._rows[at]] if isinstance(at, slice) else Change(self._rows[at])
 
     def __len__(self) -> int:
-        return len(self._changes)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Change]:
-        return iter(self._changes)
+        return map(Change, self._rows)
 
     def __repr__(self) -> str:
         return f"Batch({len(self)} changes up to {json.dumps(self.place)})"

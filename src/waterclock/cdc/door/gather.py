@@ -114,6 +114,6 @@ class BatchReader:
     def _taken(self) -> BatchAhead:
         assert self._position is not None
         records, position = self._records[: self._whole], self._position
-        self._records, self._whole, self._position = [], 0, None
+        self._records, self._whole, self._position = self._records[self._whole :], 0, None
         self._moved_s = self._clock.monotonic_s()
         return BatchAhead(records, position)

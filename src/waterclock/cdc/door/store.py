@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -132,7 +133,10 @@ class SqlPosition:
                 raise self._overtaken() from None
         self._connection.commit()
         cursor = self._run(f"select place from {POSITIONS} where name = ?", self.name)
-        (place,) = cursor.fetchone()
+        found = cursor.fetchone()
+        (place,) = (
+            found.values() if isinstance(found, Mapping) else found
+        )  # PyMySQL has a DictCursor, psycopg a dict_row
         cursor.close()
         self._connection.commit()
         return Position.parsed(place.encode()) if place else None

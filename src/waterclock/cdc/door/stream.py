@@ -28,7 +28,7 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from waterclock.cdc import command, origin
-from waterclock.cdc.door.batch import Batch, Change
+from waterclock.cdc.door.batch import Batch
 from waterclock.cdc.door.gather import BatchAhead, BatchReader, Bounds
 from waterclock.cdc.door.store import FilePosition, PositionStore
 from waterclock.cdc.door.words import reworded
@@ -106,7 +106,7 @@ class ChangeStream:
         self._origin, self._store, self._once, self._bounds = source, store, once, bounds
         self._waits = by_names and not once
         self._clock = SystemClock()
-        self._closing = threading.Event()
+        self._closing, self._is_over = threading.Event(), False
         self._at = Position("")  # from where the source reads
         self._stored: Position | None = None
         self._source: Source | None = None  # that reads now
@@ -125,6 +125,10 @@ class ChangeStream:
 
     def open(self) -> None:
         """Take the position, and look at the database: what a first start has to ask is raised here."""
+        if self._is_over:
+            raise UsageError(
+                "This stream was closed: make another one by changes(). It goes on behind the last commit."
+            )
         if self._batches is not None:
             return
         self.claim()
@@ -148,7 +152,11 @@ class ChangeStream:
             begin = self._origin.begin
             self._at = self._stored or (begin if isinstance(begin, Position) else begin())
             self._end = WholePlace(self._origin.end()) if self._once else None
-            return self._connected()
+            try:
+                return self._connected()
+            except ConnectionLost as error:  # the earlier start reads the slot, until its next commit is refused
+                log.warning("%s Trying again.", error)
+                return None
 
     def begin(self, agreed: BatchAhead | None) -> None:
         """Keep it: nothing is read before."""
@@ -160,7 +168,8 @@ class ChangeStream:
         return self
 
     def __next__(self) -> Batch:
-        self.open()
+        if not self._closing.is_set():
+            self.open()
         while (ahead := self.ahead()) is not None:
             if (batch := self.handed(ahead)) is not None:
                 return batch
@@ -170,9 +179,15 @@ class ChangeStream:
         """Step 2: what comes next; None at the end. This alone waits for the source."""
         if self._handed is not None and not self._handed.is_committed:
             raise UsageError("The batch before is not committed: call its commit() when its changes are safe.")
-        assert self._batches is not None
-        with _own_words():
-            found = next(self._batches, None)
+        batches = self._batches
+        if batches is None and not self._closing.is_set():
+            raise UsageError("This stream is not open: begin its block, and after an error make another by changes().")
+        try:
+            with _own_words():
+                found = next(batches, None) if batches is not None else None
+        except BaseException:  # else the next wait would find an end, as if there were no more
+            self._batches = batches if getattr(batches, "gi_running", False) else None  # another thread is in it
+            raise
         if found is None and self._closing.is_set():
             self._store.release()
         return found
@@ -184,7 +199,7 @@ class ChangeStream:
             keep()
             return None
         letters = [record for record in ahead.records if isinstance(record, DeadLetter)]
-        rows = [Change(record) for record in ahead.records if not isinstance(record, DeadLetter)]
+        rows = [record for record in ahead.records if not isinstance(record, DeadLetter)]
         self._handed = Batch(rows, letters, ahead.position, keep)
         return self._handed
 
@@ -196,6 +211,7 @@ class ChangeStream:
         except ValueError:  # another thread is in it, and ends it now
             return
         self.leave()
+        self._is_over = True
 
     def stop(self) -> None:
         """Who waits for a batch gets none any more."""

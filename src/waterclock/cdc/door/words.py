@@ -15,6 +15,7 @@ PARAMETERS: Final = {
     "--from now": 'begin="now"',
     "--from": "begin",
     "--new-tables from-now": 'new_tables="from-now"',
+    "--new-tables": "new_tables",
     "--snapshot when-needed": 'snapshot="when-needed"',
     "--snapshot never": 'snapshot="never"',
     "--snapshot-rate": "snapshot_rate",

@@ -38,24 +38,31 @@ def run(arguments: Namespace) -> int:
     """`waterclock move debezium`: print the command that goes on exactly where a Debezium connector ended, and each of its
     settings that has no counterpart; with --write, store the place."""
     from waterclock.cdc import command as cdc
+    from waterclock.cdc import origin as origins
     from waterclock.cdc.move.connector import moved, settings_of
     from waterclock.cdc.move.offset import offset_of
-    from waterclock.cdc.origin import read_file
 
-    found = moved(settings_of(read_file("FILE", arguments.file)), arguments.to)
+    found = moved(settings_of(origins.read_file("FILE", arguments.file)), arguments.to)
     try:
         offset = offset_of(Path(arguments.offset).read_bytes(), found.prefix)
     except OSError as error:
         raise UsageError(f"--offset: {arguments.offset} cannot be read: {error.strerror}.") from None
     if offset.get("snapshot") and not (offset.get("snapshot_completed") or offset.get("last_snapshot_record")):
         raise UsageError("Debezium's snapshot had not ended. Start the connector once more, and stop it when it has.")
+    if rest := offset.get("incremental_snapshot_collections"):
+        again = f"waterclock cdc snapshot {found.prefix} --tables ... --to {arguments.to}"
+        found.unsaid["incremental_snapshot_collections"] = f"{rest} had not come whole; once the capture runs: {again}"
     parser = ArgumentParser()
     cdc.add_options(parser)
     for option in ("password_file", "kafka_config"):
         if given := getattr(arguments, option):
             found.words.extend([f"--{option.replace('_', '-')}", given])
     captured = parser.parse_args(found.words[1:])
-    position = _held(captured, _position(captured, offset, found.password))
+    variable = "PGPASSWORD" if found.kind == "postgres" else "MYSQL_PWD"
+    captured.password = origins.password_of(captured, variable) or found.password
+    if found.password and not arguments.password_file:
+        found.unsaid["database.password"] = f"give it in {variable}, or by --password-file"
+    position = _held(captured, _position(captured, offset))
     for name, why in found.unsaid.items():
         print(f"waterclock: {name} has no counterpart: {why}.", file=sys.stderr)
     inside = f", and {position.rows} records of the transaction {position.inside} behind it" if position.rows else ""
@@ -74,12 +81,10 @@ def _held(captured: Namespace, position: Position) -> Position:
     return position._replace(held=Held(tuple(captured.tables) or (EVERY,)))
 
 
-def _position(captured: Namespace, offset: Offset, password: str) -> Position:
+def _position(captured: Namespace, offset: Offset) -> Position:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.mysql.server import OWN as OF_MYSQL
-    from waterclock.cdc.mysql.server import MySqlLogin
     from waterclock.cdc.postgres.pgoutput import lsn_number
-    from waterclock.cdc.postgres.session import ReplicationSlot
     from waterclock.cdc.postgres.slot import OWN as OF_POSTGRES
     from waterclock.cdc.source import TableFilter
 
@@ -88,7 +93,7 @@ def _position(captured: Namespace, offset: Offset, password: str) -> Position:
         if where.kind == "postgres":
             from waterclock.cdc.postgres.middle import position_at
 
-            slot: ReplicationSlot = origins.slot_of(captured, where, "", password)
+            slot = origins.slot_of(captured, where, "")
             wanted = TableFilter(captured.tables, OF_POSTGRES)
             commit = offset.get("lsn_commit")
             place = int(commit) if commit is not None else lsn_number("0/0")
@@ -96,8 +101,7 @@ def _position(captured: Namespace, offset: Offset, password: str) -> Position:
             return position_at(slot, wanted, place, int(offset["lsn"]), -1 if ended else int(offset["txId"]))
         from waterclock.cdc.mysql import middle
 
-        secret = origins.password_of(captured, "MYSQL_PWD") or password
-        login = MySqlLogin(where.host, where.port, where.user, secret, captured.server_id or 1 << 31)
+        login = origins.login_of(captured, where, "")
         place_of = (str(offset["file"]), int(offset["pos"]), str(offset.get("gtids") or ""))
         inside = (int(offset.get("event") or 0), int(offset.get("row") or 0))
         return middle.position_at(login, TableFilter(captured.tables, OF_MYSQL), *place_of, *inside)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from waterclock.errors import UsageError, unstopped
@@ -18,9 +19,7 @@ _PORTS = {"mysql": "3306", "mariadb": "3306", "postgres": "5432"}
 _SAID = {
     "name", "connector.class", "tasks.max", "topic.prefix", "database.hostname", "database.port", "database.user",
     "database.password", "database.dbname", "database.server.id", "slot.name", "publication.name", "table.include.list",
-    "database.include.list", "schema.include.list", "decimal.handling.mode", "interval.handling.mode",
-    "tombstones.on.delete", "heartbeat.interval.ms", "value.converter.schemas.enable", "key.converter.schemas.enable",
-    "converter.schemas.enable",
+    "tombstones.on.delete", "heartbeat.interval.ms", "value.converter.schemas.enable", "converter.schemas.enable",
 }  # fmt: skip
 # what has the same meaning here whatever a capture is told, and what it may say
 _SAME = {
@@ -31,11 +30,17 @@ _SAME = {
     "slot.drop.on.stop": ("false",),
     "provide.transaction.metadata": ("false",),
     "include.schema.changes": ("false",),
-    "database.ssl.mode": ("disabled", "disable", "preferred", "prefer"),
+    "database.ssl.mode": ("disabled", "preferred", "verify_identity", "verify_ca"),
+    "database.sslmode": ("prefer", "disable"),
+    "decimal.handling.mode": ("precise", "string"),
+    "interval.handling.mode": ("numeric", "string"),
+    "debezium.format.key": ("json",),
+    "debezium.format.value": ("json",),
 }
 # what Debezium takes where the file does not say it, and means something else than here
 _BY_DEFAULT = {"skipped.operations": "t"}
 _OF_MYSQL = {"include.schema.changes": "true", "bigint.unsigned.handling.mode": "long"}
+_WIDE = {"mysql": "database.include.list", "mariadb": "database.include.list", "postgres": "schema.include.list"}
 _EXCLUDED = ("table.exclude.list", "database.exclude.list", "schema.exclude.list")
 _OWN_PLACES = ("offset.", "schema.history.", "database.history.")  # where Debezium keeps what it needs itself
 _LITERAL = re.compile(r"[\w$-]+")
@@ -62,16 +67,23 @@ def settings_of(text: str) -> dict[str, str]:
             fields = json.loads(text)
         except ValueError as error:
             raise UsageError(f"The connector's file is no JSON: {unstopped(error)}.") from None
-        found = {str(key): str(value) for key, value in fields.get("config", fields).items()}
+        config = fields.get("config", fields)
+        given = {key: value for key, value in config.items() if value is not None}
+        found = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
     else:
         lines = re.sub(r"\\\r?\n\s*", "", text).splitlines()
         pairs = (
-            re.split(r"\s*[=:]\s*", line.strip(), maxsplit=1)
+            re.split(r"\s*[=:]\s*|\s+", line.strip(), maxsplit=1)
             for line in lines
             if line.strip()[:1] not in ("", "#", "!")
         )
-        found = {pair[0]: pair[1].replace("\\\\", "\\") for pair in pairs if len(pair) == 2}
-    return {key.removeprefix("debezium.source."): value for key, value in found.items()}
+        found = {name: "".join(value).replace("\\\\", "\\") for name, *value in pairs}
+    return {_known(key): value.lower() if value.lower() in ("true", "false") else value for key, value in found.items()}
+
+
+def _known(key: str) -> str:
+    """As Connect calls it, which Debezium Server does not."""
+    return re.sub(r"^debezium\.format\.(key|value)\.", r"\1.converter.", key).removeprefix("debezium.source.")
 
 
 def moved(settings: Mapping[str, str], to: str) -> SameCapture:
@@ -96,23 +108,23 @@ def moved(settings: Mapping[str, str], to: str) -> SameCapture:
         settings.get("value.converter.schemas.enable", settings.get("converter.schemas.enable", "true")) != "false"
     )
     words += ["--form", "debezium-schemas" if schemas else "debezium"]
-    for pattern in _patterns(settings):
+    for pattern in _patterns(settings, kind):
         words += ["--tables", pattern]
     if kind == "postgres":
         words += ["--slot", settings.get("slot.name", "debezium")]
         words += ["--publication", settings.get("publication.name", "dbz_publication")]
     elif kind == "mariadb":
         words += ["--connector", "mariadb"]
-    if settings.get("decimal.handling.mode") == "string":
-        words += ["--decimals", "string"]
-    if settings.get("interval.handling.mode") == "string":
-        words += ["--intervals", "string"]
+    for name, option in (("decimal.handling.mode", "--decimals"), ("interval.handling.mode", "--intervals")):
+        words += [option, "string"] if settings.get(name, "").lower() == "string" else []
     if settings.get("tombstones.on.delete") == "false":
         words += ["--no-tombstones"]
     if settings.get("heartbeat.interval.ms", "0") != "0":
         words += ["--heartbeat-ms", settings["heartbeat.interval.ms"]]
     if "database.server.id" in settings and kind != "postgres":
         words += ["--server-id", settings["database.server.id"]]
+    if settings.get("database.ssl.mode", "").lower().startswith("verify") and kind != "postgres":
+        words += ["--tls"]
     return SameCapture(scheme, prefix, words, _unsaid(settings, kind, schemas), settings.get("database.password", ""))
 
 
@@ -122,23 +134,22 @@ def _unsaid(settings: Mapping[str, str], kind: str, schemas: bool) -> dict[str, 
         **_SAME,
         "time.precision.mode": ("adaptive",) if is_postgres else ("adaptive_time_microseconds",),
         "bigint.unsigned.handling.mode": ("precise",) if schemas else ("long",),
+        "key.converter.schemas.enable": ("true" if schemas else "false",),
     }
     meant = {**_BY_DEFAULT, **({} if is_postgres else _OF_MYSQL), **settings}
     for name, value in sorted(meant.items()):
         if name.startswith(_OWN_PLACES):
             found[name] = "a place of Debezium's own; the capture's position lies in NAME.position"
-        elif name in same and value not in same[name]:
+        elif name in same and value.lower() not in map(str.lower, same[name]):
             found[name] = (
                 f"it is {value}{'' if name in settings else ' by default'}; here it is as with {same[name][0]}"
             )
-        elif name not in _SAID and name not in same:
+        elif name not in (*_SAID, _WIDE[kind]) and name not in same:
             found[name] = "there is no such option"
-    if settings.get("decimal.handling.mode") == "double":
-        found["decimal.handling.mode"] = "it is double, which rounds; here it is precise, or string"
     return found
 
 
-def _patterns(settings: Mapping[str, str]) -> list[str]:
+def _patterns(settings: Mapping[str, str], kind: str) -> list[str]:
     """Debezium's regular expressions as patterns of a shell, if they say no more than those can."""
     if excluded := [name for name in _EXCLUDED if settings.get(name)]:
         raise UsageError(
@@ -146,11 +157,24 @@ def _patterns(settings: Mapping[str, str]) -> list[str]:
             r"name the tables that are wanted in its place, in table.include.list, such as shop\.item,shop\.sale, and run "
             "this once more."
         )
-    for name in ("table.include.list", "database.include.list", "schema.include.list"):
-        if name in settings:
-            suffix = "" if name.startswith("table") else ".*"
-            return [_pattern(name, part.strip()) + suffix for part in settings[name].split(",")]
-    return []
+    given = {
+        name: [_pattern(name, part.strip()) for part in settings[name].split(",") if part.strip()]
+        for name in ("table.include.list", _WIDE[kind])
+        if settings.get(name, "").strip()  # an empty list takes all
+    }
+    tables, wide = given.get("table.include.list"), given.get(_WIDE[kind], [])
+    if tables is None:
+        return [f"{each}.*" for each in wide]
+    beyond = [
+        table for table in tables if wide and not any(fnmatchcase(table.partition(".")[0], each) for each in wide)
+    ]
+    if beyond:
+        raise UsageError(
+            f"table.include.list takes {', '.join(beyond)}, of which {_WIDE[kind]} leaves something out, and a capture has "
+            r"one list: write the tables one by one in table.include.list, such as shop\.item,shop\.sale, and run this "
+            "once more."
+        )
+    return tables
 
 
 def _pattern(name: str, expression: str) -> str:

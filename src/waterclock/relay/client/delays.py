@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from waterclock.clock import SystemClock, WallClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
-from waterclock.kafka.errors import words_of
+from waterclock.kafka.errors import Verdict, is_refusal, verdict_of, words_of
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, SENDING, base_settings, producing
 from waterclock.outside import os, threading
@@ -258,9 +258,14 @@ class Delays:
         while not heard:
             self._producer.poll(0.1)
         error, message = heard[0]
-        if error is not None:
-            raise ConnectionLost(f"Kafka did not take the request: {words_of(error)}.")
-        return Receipt(self._topic, message.partition(), message.offset(), id)
+        if error is None:
+            return Receipt(self._topic, message.partition(), message.offset(), id)
+        if verdict_of(error) is Verdict.RECORD or (is_refusal(error) and not error.fatal()):
+            raise UsageError(
+                f"Kafka refuses the request: {words_of(error)}. Look at its size (max.message.bytes of the topic "
+                f"{self._topic}), and at the rights."
+            )
+        raise ConnectionLost(f"Kafka did not take the request: {words_of(error)}.")
 
     def _refuse_fork(self) -> None:
         """Rule 4: it would wait for ever."""

@@ -13,7 +13,7 @@ Rule 4: headers are JSON, a list of pairs. Bytes that are no UTF-8 stand in it a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from waterclock.errors import UsageError
@@ -121,7 +121,7 @@ def write(db: Any, row: OutboxRow) -> int:
     cursor = connection.cursor()
     try:
         cursor.execute(_insert(["%s"] * len(COLUMNS), kind), row.columns())
-        return int(cursor.fetchone()[0] if kind == "postgresql" else cursor.lastrowid)
+        return _number(cursor.fetchone()) if kind == "postgresql" else int(cursor.lastrowid)
     except Exception as error:
         _say_if_missing(error, kind)
         raise
@@ -142,7 +142,7 @@ async def write_awaited(db: Any, row: OutboxRow) -> int:
             if _commits_itself(db):
                 raise _alone(db)
             cursor = await db.execute(_insert(["%s"] * len(COLUMNS), "postgresql"), row.columns())
-            return int((await cursor.fetchone())[0])
+            return _number(await cursor.fetchone())
     except Exception as error:
         _say_if_missing(error, "postgresql")
         raise
@@ -153,6 +153,12 @@ class CaughtRow:
     """Stands for a connection, and keeps the row that was to be written over it."""
 
     row: OutboxRow
+
+
+def _number(row: Any) -> int:
+    """What a row of one column says, whatever the connection makes of its rows (`dict_row`)."""
+    (number,) = row.values() if isinstance(row, Mapping) else row
+    return int(number)
 
 
 def _insert(marks: Sequence[str], kind: str) -> str:
