@@ -241,6 +241,8 @@ def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_l
     run(slot.conninfo, "insert into t values (1)")
     with pytest.raises(UsageError, match="holds for another server, or for this one before"):
         changes(slot, Position("FFFF/0"))
+    with pytest.raises(UsageError, match="The position 0-1-7 is none of PostgreSQL"):  # it was a ValueError
+        changes(slot, Position("0-1-7"))
     assert as_found(changes(slot, start)) == [("insert", {"id": 1})]
 
 

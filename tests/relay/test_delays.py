@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 
 from tests.relay.world import World, step_until
 from waterclock.clock import SystemClock
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import Answer, AsyncDelays, Delays
+from waterclock.relay.handlers.handlers import HandlerWorker
 from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
 
@@ -291,3 +292,28 @@ def test_a_replace_may_recur_and_says_what_it_replaced(running: World, delays: D
         b"all",
     ]
     assert delays.cancel("recurs") == Answer("recurs", "cancelled", 1)
+
+
+def test_who_is_stopped_while_kafka_is_away_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` returned when the pause before the next attempt was over, after ten seconds at most."""
+
+    def away(worker: HandlerWorker) -> None:
+        worker._has_begun = True
+        raise ConnectionLost("Kafka went away.")
+
+    async def ended() -> None:
+        delays = AsyncDelays("127.0.0.1:1")
+
+        @delays.handler("t")
+        async def handle(delivery: object) -> None: ...
+
+        task = asyncio.create_task(delays.run())
+        while not paused:
+            await asyncio.sleep(0.01)
+        delays.stop()
+        await asyncio.wait_for(task, 5)
+
+    paused: list[WaterclockError] = []
+    monkeypatch.setattr(HandlerWorker, "handler", away)
+    monkeypatch.setattr(HandlerWorker, "lost", lambda worker, error: paused.append(error) or 60.0)
+    asyncio.run(ended())

@@ -186,6 +186,11 @@ class SlotReader:
             )
 
     def _check(self, position: Position) -> None:
+        if "/" not in position.place:
+            raise UsageError(
+                f"The position {position.place} is none of PostgreSQL: it holds for a MySQL or MariaDB. Name the database "
+                "that the capture began with, or give this one another --name."
+            )
         self._check_slot(position.place)
         (end,) = self._one("select pg_current_wal_flush_lsn()::text")
         if lsn_number(end) < lsn_number(position.place):

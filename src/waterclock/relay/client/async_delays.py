@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -40,7 +41,7 @@ class AsyncDelays:
         self._delays: Delays | None = None
         self._rows = Delays(None, topic, clock=options.get("clock"))  # what it would write, without a Kafka
         self._handlers = Handlers(base_settings(bootstrap or "", options.get("settings") or {}), topic)
-        self._ended = False
+        self._ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._delays = await asyncio.to_thread(self._make)
@@ -81,7 +82,7 @@ class AsyncDelays:
     async def run(self) -> None:
         """Call the handlers until `stop` is called, SIGTERM comes (see `Delays.run`) or the task is cancelled: those of one
         topic one after the other, those of several topics side by side. It need not be opened."""
-        self._ended = False
+        self._ended = asyncio.Event()
         works = [self._work(worker) for worker in self._handlers.workers()]
         loop = asyncio.get_running_loop()
         with sigterm_heard(lambda number, frame: loop.call_soon_threadsafe(self.stop)):
@@ -91,22 +92,23 @@ class AsyncDelays:
 
     def stop(self) -> None:
         """Have `run` return when the functions that are running have; in the loop's thread."""
-        self._ended = True
+        self._ended.set()
 
     async def _work(self, worker: HandlerWorker) -> None:
         with ThreadPoolExecutor(1) as alone:  # whatever is cancelled, a consumer is in one call at a time
             call = partial(asyncio.get_running_loop().run_in_executor, alone)
             try:
-                while not self._ended:
+                while not self._ended.is_set():
                     try:
                         handler = await call(worker.handler)
                         if (message := await call(handler.take, POLL_S)) is not None:
                             await call(handler.end, message, await _called(handler, message))
                             worker.backoff.succeeded()
                     except LOST as error:
-                        await asyncio.sleep(await call(worker.lost, error))
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(self._ended.wait(), await call(worker.lost, error))
             finally:
-                self._ended = True  # what ends one ends all
+                self._ended.set()  # what ends one ends all
                 await call(worker.close)
 
     async def _in_transaction(self, call: Callable[..., Told], db: Any, *arguments: Any, **options: Any) -> Told:
