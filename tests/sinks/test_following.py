@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sinks.stores import MirroringStore, PostgresStore, SQLiteStore
-from tests.sinks.test_replica import delete, give, insert, items, update
+from tests.sinks.test_replica import delete, give, insert, items, truncate, update
 from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
@@ -178,6 +178,23 @@ def test_what_a_column_is_called_does_not_depend_on_when_batches_come(
         sink.open(CHANGES)
         give(sink, 0, *rows)
         assert all_of() == one_by_one
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known from the start", "met on the way"])
+def test_a_table_that_was_made_anew_with_its_key_elsewhere_keeps_it(
+    is_known: bool, store: MirroringStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By PostgreSQL's numbers its columns had changed their names: in SQLite rows stayed under another one's key."""
+    shapes = [schema(1, ID, NAME), schema(5, NAME._replace(number=1), ID._replace(number=2))]
+    with following(store, monkeypatch) as (sink, learn):
+        learn(shapes[0])
+        if is_known:
+            learn(shapes[1])
+        give(sink, 0, insert(2, 2, name="x"))
+        learn(shapes[1])
+        give(sink, 1, truncate(6), insert(7, 1, name="y"))
+        give(sink, 2, insert(3, 3, name="late"), insert(8, 2, name="z"))
+    assert items(store) == [(1, "y"), (2, "z")]
 
 
 def test_json_becomes_text_where_the_source_made_it_one(store: MirroringStore, monkeypatch: pytest.MonkeyPatch) -> None:

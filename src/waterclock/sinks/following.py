@@ -10,7 +10,8 @@ Rule 2: a table goes from there to the last schema at once, by its columns' numb
 Rule 3: a column that the source dropped stays (on_drop = "keep"), or goes ("follow"). One that stays keeps its last name,
         until that is a new one's: then it is called NAME_dropped_NUMBER, for good. So its name follows from the history of
         schemas alone, and not from when a batch came.
-Rule 4: a table that is there, and stands at no schema, stays as it is; it follows from then on.
+Rule 4: a table that is there, and stands at no schema, stays as it is; it follows from then on. So does one that the source
+        dropped and made anew with its key elsewhere.
 Rule 5: what is not known is asked for, never guessed: whether a column was renamed; and a key's columns keep their names,
         since positions are kept under them.
 """
@@ -95,7 +96,7 @@ class SchemaFollower:
                 )
         elif stood:
             then = self.history.at(table, _unpacked(str(stood[0][0])))
-            if then is not None:
+            if then is not None and not _is_anew(then, last):
                 self._alter(place, table, then, last, form)
         place.run(
             f"INSERT INTO {positions} ({listed(POSITION_COLUMNS)}) VALUES ({literal(table)}, '{_SCHEMA}', "
@@ -119,7 +120,7 @@ class SchemaFollower:
         if last is None or len(change.position) != _PACKED or change.position >= _packed(last.since):
             return change
         then = self.history.at(change.table, _unpacked(change.position))
-        if then is None or not change.names:
+        if then is None or not change.names or _is_anew(then, last):
             return change
         now, called = {column.number for column in last.columns}, self._called(change.table, last)
         numbers = {column.name: column.number for column in then.columns}
@@ -187,6 +188,13 @@ class SchemaFollower:
             )
         if then.key != last.key:
             raise another_key(table, then.key, last.key)
+
+
+def _is_anew(then: TableSchema, last: TableSchema) -> bool:
+    """Whether it is another table of the name, as PostgreSQL counts the columns of each from 1: by them `last` is no ALTER
+    TABLE of `then`, and a key's column would be taken for another one."""
+    keys = [{each.name: each.number for each in of.columns if each.name in of.key} for of in (then, last)]
+    return then.key == last.key and keys[0] != keys[1]
 
 
 def _fill(place: FollowingDatabase, name: str, column: ColumnSchema, word: str) -> None:
