@@ -199,7 +199,8 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "tables": {"base"},
     "catalog": {"base", "destination"},
     "files": {"base", "destination", "tables"},
-    "mirrors": {"destination", "tables"},
+    "takeover": set(),
+    "mirrors": {"destination", "tables", "takeover"},
     "following": {"mirrors", "tables"},
     "topic": {"base", "destination", "ledger", "tables"},
     "iceberg": {"base", "destination", "files", "ledger", "tables"},
@@ -208,7 +209,7 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "mysql": {"base", "destination", "sql", "tables"},
     "postgres": {"base", "destination", "mirrors", "sql", "tables"},
     "sqlite": {"base", "destination", "mirrors", "sql", "tables"},
-    "delta": {"base", "destination", "files", "ledger", "mirrors", "postgres", "tables"},
+    "delta": {"base", "destination", "files", "ledger", "mirrors", "postgres", "tables", "takeover"},
 }  # fmt: skip
 INSIDE: dict[str, dict[str, set[str]]] = {
     "streaming": INSIDE_STREAMING,
