@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -127,3 +128,13 @@ def test_a_watermark_of_a_topic_may_lie_before_1970_and_one_of_spark_does_not(
 ) -> None:
     taken = [frames.noted(pa.table({}), watermark=us) for us in told_us]
     assert watermark_of(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us
+
+
+def test_a_query_that_begins_behind_a_stop_is_not_waited_for(tmp_path: Path) -> None:
+    # Ctrl-C while a query was started again: the live run went on, and nothing ended it
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    with closing(configured(load(tmp_path / "p.toml"))) as pipeline:
+        pipeline._stop()
+        pipeline._query = MagicMock(awaitTermination=MagicMock(side_effect=AssertionError("it waits")))
+        pipeline._go_on()
