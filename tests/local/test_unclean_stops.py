@@ -15,6 +15,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.command import configured, start_over
 from waterclock.local.snapshots import NAME, Snapshots, Written
+from waterclock.sinks.sqlite.sqlite import SQLiteSink
 from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.toml.config import load
 
@@ -140,13 +141,17 @@ def test_a_snapshot_is_flushed_where_the_log_is_forgotten_behind_it(flushes: tup
     snapshots.close()
 
 
-def test_a_pipeline_runs_once_and_another_one_goes_on(tmp_path: Path) -> None:
+def test_a_pipeline_runs_again_and_not_behind_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # of what a failed run had taken the next one of the same object knew, and passed over it
     file = make_pipeline(tmp_path, orders(8), 2)
     with closing(configured(load(file))) as pipeline:
         pipeline.end()
-        pipeline.run(live=True)
-        with pytest.raises(UsageError, match="this pipeline has run, and runs once"):
+        assert pipeline.run(live=True).events == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(SQLiteSink, "commit", lambda sink: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                pipeline.run()  # which nobody has ended
+        with pytest.raises(UsageError, match="the last run failed: close this pipeline, and make another"):
             pipeline.run()
     assert not table(file.parent)
     run_locally(file)

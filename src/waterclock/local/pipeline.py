@@ -32,7 +32,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from threading import Event
 from uuid import uuid4
 
 import pyarrow as pa
@@ -101,8 +100,7 @@ class LocalPipeline:
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock
         self._gathering = Gatherer(name, clock)
-        self._ended: Event = StopEvent()
-        self._has_run = False
+        self._ended, self._has_failed = StopEvent(), False
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
@@ -154,19 +152,15 @@ class LocalPipeline:
         self._checkpoint.begin(self._query)
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source.
-
-        A pipeline runs once."""
+        """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source."""
         with interrupt_heard(lambda *_: self.end()) if live else nullcontext():
             return self._run(live, report)
 
     def _run(self, live: bool, report: Callable[[Progress], None] | None) -> Summary:
         self.check()
-        if self._has_run:  # its source and its buckets are where that run left them, which may be ahead of the sinks
-            raise UsageError(
-                "this pipeline has run, and runs once: close it, and make another one with its checkpoint, which goes on"
-            )
-        self._has_run = True
+        if self._has_failed:  # its source and its buckets may be ahead of the sinks
+            raise UsageError("the last run failed: close this pipeline, and make another with its checkpoint")
+        self._has_failed = True  # until it ends
         began_s, self._report = self._clock.monotonic_s(), report
         self._gathering.begin()
         self._begin(live)
@@ -177,6 +171,7 @@ class LocalPipeline:
                 for each in batches:
                     self._write(each)
         self._keep(self._buckets.all_written())
+        self._ended, self._has_failed = StopEvent(), False
         seconds = self._clock.monotonic_s() - began_s
         return Summary(
             self._name, self._outlets.describe(), self._batches, self._events, seconds, self._outlets.totals()

@@ -19,6 +19,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -185,7 +186,5 @@ class Snapshots:
 
 
 def _checksum(*row: object) -> int:
-    found = 0
-    for part in row:
-        found = crc32(part if isinstance(part, bytes) else f" {part} ".encode(), found)
-    return found
+    parts = (part if isinstance(part, bytes) else f" {part} ".encode() for part in row)
+    return reduce(lambda found, part: crc32(part, found), parts, 0)
