@@ -228,7 +228,6 @@ ONLY_IN = {
         "web/server.py",
         "web/console/sources.py",
         "signals.py",
-        "local/pipeline.py",
         "local/snapshots.py",
         "spark/batch/beside.py",
         "spark/session/starts.py",
