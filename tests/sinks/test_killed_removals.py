@@ -15,8 +15,10 @@ import pytest
 from tests.sinks.stores import SCHEMA, DeltaStore, TopicStore, batch
 from tests.sinks.test_replica import give, insert
 from waterclock.changes.packed import CHANGES
+from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.sinks import Replica, apply_once
+from waterclock.sinks.delta.destination import remove_folder
 from waterclock.testing import Broker
 
 
@@ -75,3 +77,12 @@ def test_of_topics_the_one_that_says_whose_they_are_goes_last(
     with closing(store.sink()) as again:
         again.remove()
     assert store.tables() == []
+
+
+def test_a_folder_that_only_has_the_name_of_what_a_removal_left_is_kept(tmp_path: Path) -> None:
+    mine = tmp_path / "results.waterclock-removed" / "thesis.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(UsageError, match=r"has other things in its folder \(thesis\.txt"):
+        remove_folder(tmp_path / "results")
+    assert mine.read_text() == "mine"

@@ -149,9 +149,11 @@ def _is_begun(path: Path) -> bool:
 
 def remove_folder(folder: Path) -> None:
     """Take a table's folder away, if it is there. A kill in the midst leaves no table without its log, which would count as
-    somebody else's: it has another name by then, and the next removal takes what is left of it."""
+    somebody else's: it has another name by then, and the next removal takes what is left of it. UsageError if what has
+    that name holds other things."""
     going = folder.with_name(f"{folder.name}.waterclock-removed")
     if going.exists():
+        refuse_others_inside(str(going), f"the table {str(going)!r}", "table_name=")
         shutil.rmtree(going)
     if folder.exists():
         folder.rename(going)
