@@ -85,6 +85,7 @@ check: .venv/ready-check  ## format, lint, types; workflows, container and compo
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/calls.ini
 	@$(BIN)/zizmor --offline --quiet --no-progress .github
 	@$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
 	@$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))

@@ -144,7 +144,7 @@ def test_rows_of_batches_that_somebody_deleted_are_missed(file: Path) -> None:
     late = {"order": "late", "at": "2026-01-09T00:00:00Z", "what": "created", "id": "late", "n": 1}
     (file.parent / "in" / "late.jsonl").write_text(json.dumps(late) + "\n")
     run_locally(file)
-    whole = shutil.copy(file.parent / "out.db", file.parent / "copy")
+    whole = Path(shutil.copy(file.parent / "out.db", file.parent / "copy"))
     delete(file, "batch_id < 1")
     before = table(file.parent)
     with pytest.raises(StateMismatch, match=r"lacks the record of batch 0.*restore its rows of batches"):

@@ -256,7 +256,6 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
     step_quietly(relay)
     cut_off(world, relay)
     world.remove(target)
-    relay._context.targets._fresh_until_s = 0.0
     world.advance_ms(YEAR_MS)
     step_until(world.letters, relay)
     (seen,) = world.seen(f"{world.topic}.dead")

@@ -104,7 +104,7 @@ def main() -> None:
     job = Job(**json.loads((folder / "job.json").read_text()))
     sink: Any = job.sink()
     if point not in ("random", "never"):
-        sink = CrashingSink(sink, point, number)
+        sink = CrashingSink(sink, point, number, folder / "checkpoint")
     if point == "random":
         threading.Timer(number / 1000, die).start()
     conf = {**QUICK, "spark.driver.extraClassPath": f"{LIB}/*", **job.conf}

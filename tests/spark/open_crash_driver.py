@@ -62,7 +62,7 @@ def main() -> None:
     folder, way, point, number = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     sink: Any = SQLiteSink(folder / "out.db")
     if point != "random":
-        sink = CrashingSink(sink, point, number)
+        sink = CrashingSink(sink, point, number, folder / "checkpoint")
     spark = start("crash", 2, QUICK, folder / "spark.log").spark
     if point == "random":
         threading.Timer(number / 1000, die).start()

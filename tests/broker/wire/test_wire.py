@@ -184,7 +184,7 @@ def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
         values["replica_state"] = kio.ReplicaState(replica_id=replica, replica_epoch=7)
     read = fetch.read(memoryview(PREFIX + written(make(kio.FetchRequest, **values))), len(PREFIX), version)
     reply = (session, epoch) if version >= 7 else (0, -1)
-    assert read == FetchRequest(replica, wait_ms, least, most, committed, *reply, ours)
+    assert read == FetchRequest(replica, wait_ms, least, most, committed, *reply, ours)  # type: ignore[call-arg]
 
 
 def partition(kio: Any, row: FetchPartition, tagged: bool) -> Any:
