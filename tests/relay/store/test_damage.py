@@ -19,8 +19,7 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, value
-from waterclock.relay.store import PartitionStore, State, StoreDamaged, ids, ledger, pack, rows_of, unpack
-from waterclock.relay.store import store as module
+from waterclock.relay.store import PartitionStore, State, StoreDamaged, ids, ledger, pack, rows_of, spans, unpack
 
 NAMES = [b"cart-%d" % n for n in range(40)]
 KINDS = {"manifest", "data", "index", "snapshot", "journal", "log", "run"}
@@ -107,7 +106,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         patch.setattr("os.fsync", lambda fd: None)
         patch.setattr(ids, "IN_MEMORY", 50)
         patch.setattr(ledger, "JOURNAL_BYTES", 300)
-        patch.setattr(module, "DROP_BYTES", 500)
+        patch.setattr(spans, "FULL_BYTES", 500)
         yield Scene(tmp_path_factory.mktemp("damage"))
 
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, Oracle, Record, near, value
-from waterclock.relay.store import PartitionStore, State, ids, ledger, pack, rows_of
+from waterclock.relay.store import PartitionStore, State, ids, ledger, pack, rows_of, spans
 from waterclock.relay.store import store as module
 
 KEPT = 2 * DAY
@@ -60,7 +60,7 @@ class StoreLife(RuleBasedStateMachine):
 
     @initialize(begun=st.booleans(), large=st.sampled_from([0, 500, 1 << 26]))
     def start(self, begun: bool, large: int) -> None:
-        self.patches.append(mock.patch.object(module, "DROP_BYTES", large))
+        self.patches.append(mock.patch.object(spans, "FULL_BYTES", large))
         self.patches[-1].start()
         self.oracle, self.date, self.near = Oracle(), Date(), dict[int, int]()
         self.steps: Iterator[None] | None = None

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle
-from waterclock.relay.store import PartitionStore, SpanLevel, files
+from waterclock.relay.store import PartitionStore, SpanLevel, files, spans
 from waterclock.relay.store import store as module
 
 FAR = NOON + 1_000 * DAY
@@ -117,7 +117,7 @@ def test_a_split_span_in_which_all_is_settled_meanwhile_just_ends(
     store: PartitionStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TIDY_ROWS", 2)
-    monkeypatch.setattr(module, "DROP_BYTES", 0)
+    monkeypatch.setattr(spans, "FULL_BYTES", 0)
     monkeypatch.setattr(files, "READ_BYTES", 160)
     append(store, [(n, FAR + n) for n in range(10)])
     turn_to(store, FAR - DAY)
@@ -174,3 +174,23 @@ def test_a_clock_that_is_set_back_makes_no_span_coarser(store: PartitionStore) -
     with reopened(store, NOON - 20 * DAY) as again:
         append(again, [(1, NOON)])
         assert [(span.level, span.pending) for span in again.spans()] == [(SpanLevel.HOUR, {"reminders": 2})]
+
+
+def test_a_load_reads_no_more_of_an_hour_than_is_pending_and_what_lies_beside_it(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the rows of all that was settled within the hour: the longer a relay had run, the longer a take-over."""
+    monkeypatch.setattr(spans, "FULL_ROWS", 10)
+    for n in range(200):
+        append(store, [(n, NOON + n)])
+        if n >= 4 and n != 9:
+            settle(store, n - 4)
+    checkpoint(store, 200)
+    assert sum(span.count for span in store._table.by_number.values()) <= 30
+    store = reopened(store)
+    assert near(store, NOON + HOUR) == {n: NOON + n for n in (5, 196, 197, 198, 199)}
+    settle(store, 196, 197, 198, 199)
+    checkpoint(store, 200)
+    ((hour,),) = ([span.pending for span in store.spans()],)
+    assert (hour, list(near(reopened(store), NOON + HOUR))) == ({"reminders": 1}, [5])
+    store.close()

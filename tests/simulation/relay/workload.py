@@ -15,7 +15,7 @@ from waterclock.relay import relay
 from waterclock.relay.options import StandsBy
 from waterclock.relay.owner import owner
 from waterclock.relay.standby import follower, standby
-from waterclock.relay.store import ids, ledger, store
+from waterclock.relay.store import ids, ledger, spans, store
 from waterclock.relay.upkeep import lap
 from waterclock.relay.wire import settlement
 from waterclock.simulation.world import DATE_MS, MS, NS
@@ -28,7 +28,8 @@ KNOBS = (
     (owner, "CHECKPOINT_NS", (100 * MS, NS, NS)), (follower, "CHECKPOINT_NS", (100 * MS, NS, 5 * NS)),
     (ledger, "JOURNAL_BYTES", (100, 2_000, 4 << 20)), (ids, "IN_MEMORY", (8, 100, 262_144)), (ids, "FAN", (2, 6)),
     (relay, "READ", (3, 10_000)), (standby, "TAKEN", (3, 2_000)), (standby, "TOGETHER", (2, 500)),
-    (lap, "MOST", (1, 5, 2_000)), (store, "DROP_BYTES", (1_000, 64 << 20)), (store, "TIDY_ROWS", (2, 2_048)),
+    (lap, "MOST", (1, 5, 2_000)), (spans, "FULL_BYTES", (1_000, 64 << 20)),
+    (spans, "FULL_ROWS", (3, 131_072)), (store, "TIDY_ROWS", (2, 2_048)),
     (settlement, "PART", (100, 500_000)),
 )  # fmt: skip
 

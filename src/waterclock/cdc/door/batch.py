@@ -95,7 +95,8 @@ class Batch(Sequence[Change]):
         self._commit = commit
         self.place = position.place
         self.is_part = bool(position.rows)
-        self.is_committed = self._is_gone = False
+        self.is_committed = False
+        self._abandon: Callable[[], None] | None = None
         self._lock = threading.Lock()  # a stream may be closed by another thread
 
     def commit(self) -> None:
@@ -103,11 +104,11 @@ class Batch(Sequence[Change]):
         with self._lock:
             if self.is_committed:
                 raise UsageError("This batch is committed already: commit each once.")
-            if self._is_gone:
+            if self._abandon is not None:
+                self._abandon()  # once more: what was written since, and all of it if sqlite3 refused the closing thread
                 raise UsageError(
                     "The stream was closed before this batch was committed: it comes again at the next start, and what was "
-                    "written of it over a SqlPosition's connection was rolled back; roll back what was written since. "
-                    "Commit each batch before the block ends."
+                    "written of it over a SqlPosition's connection is rolled back. Commit each batch before the block ends."
                 )
             self._commit()
             self.is_committed = True
@@ -115,8 +116,8 @@ class Batch(Sequence[Change]):
     def let_go(self, abandon: Callable[[], None]) -> None:
         """The stream ends: `abandon` what was written of it, unless it is committed."""
         with self._lock:
-            if not self.is_committed and not self._is_gone:
-                self._is_gone = True
+            if not self.is_committed and self._abandon is None:
+                self._abandon = abandon
                 abandon()
 
     @overload

@@ -1,7 +1,7 @@
 """Where messages are filed: all spans of a partition, and the steps by which messages come into their files.
 
-Rule 1: of each level and start there is one span that rows are filed in. One that is coarser than the edges want it gets no
-    more rows, and waits to be split.
+Rule 1: of each level and start there is one span that rows are filed in; when it is full, the next one. One that is coarser
+    than the edges want it gets no more rows, and waits to be split.
 Rule 2: a row that is due before `loaded_until` lies in a span that begins before it. Others do not, but for one case: what
     was filed in the span of the past, before the clock was set back, comes with the first load, however late it is due.
 Rule 3: nothing counts before the last step of `StagedRows`. That one is done in memory and cannot fail.
@@ -54,9 +54,9 @@ class SpanTable:
         numbers, written = np.zeros(len(rows), "i8"), []
         for which in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
             level, start_ms = SpanLevel(levels[which[0]]), int(starts[which[0]])
-            span = self._places.get((level, start_ms)) or self._add(
-                SpanFiles.create(self._files, self._number(), level, start_ms)
-            )
+            span = self._places.get((level, start_ms))
+            if span is None or span.is_full:
+                span = self._add(SpanFiles.create(self._files, self._number(), level, start_ms))
             part = rows[which]
             written.append(span.write(part, [blobs[n] for n in which.tolist()]))
             rows["pos"][which] = part["pos"]
@@ -82,11 +82,14 @@ class SpanTable:
 
     def spans(self, counts: Iterable[tuple[int, int, int]], targets: Sequence[str]) -> list[Span]:
         """Those in which something is pending, by their start; `counts`: (span, target, count) each."""
-        found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self.by_number.items()}
+        all_spans = self.by_number.values()
+        found = {(span.level, span.start_ms): Span(span.level, span.start_ms, span.end_ms) for span in all_spans}
         for number, target, count in counts:
             if count:
                 name = "(other topics)" if target == OTHER else targets[target]
-                found[number].pending[name] = count
+                one = self.by_number[number]
+                pending = found[one.level, one.start_ms].pending
+                pending[name] = pending.get(name, 0) + count
         return sorted((span for span in found.values() if span.pending), key=lambda span: (span.start_ms, span.level))
 
     def all_rows(self, most: int, dues: Collection[int] = ()) -> Iterator[Array]:

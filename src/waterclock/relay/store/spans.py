@@ -1,6 +1,6 @@
 """Spans of due time, and the files of each: hours near, days further out, then months, then years (UTC).
 
-A span has two files: data (messages end to end) and index (rows). Both grow at their ends.
+A span has two files: data (messages end to end) and index (rows). Both grow at their ends, until the span is full.
 
 Rule 1: the edges between hours, days, months and years rise with the clock and never fall. What was filed in a coarse span
     is split into finer ones when an edge passes it, long before it is due.
@@ -124,6 +124,8 @@ class Edges:
         return levels, starts
 
 
+FULL_ROWS: Final = 131_072  # whoever loads a span reads its index whole, the settled rows of it too
+FULL_BYTES: Final = 64 << 20  # of data
 GAP: Final = 4_096  # bytes that are read along where two messages lie near each other
 TOGETHER: Final = 1 << 20  # bytes read at once, at most
 
@@ -181,6 +183,11 @@ class SpanFiles:
     def count(self) -> int:
         """Rows in the index, settled or not."""
         return (self.index.length - HEADER) // ROW.itemsize
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more rows, and goes as soon as nothing in it is pending."""
+        return self.count >= FULL_ROWS or self.data.length > FULL_BYTES
 
     def write(self, rows: Array, blobs: Sequence[bytes]) -> StagedSpan:
         """Write rows (ROW) and the bytes of each behind the ends; fills in `pos`. They count with `grow`."""

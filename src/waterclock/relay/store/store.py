@@ -30,7 +30,6 @@ from waterclock.relay.store.origins import FIRST_SLOT, State
 from waterclock.relay.store.rows import Array, TopicNumbers
 from waterclock.relay.store.spans import HOUR_MS, Span, SpanFiles, SpanLevel
 
-DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
 TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
 KEPT_MS: Final = 7 * 24 * HOUR_MS
@@ -326,11 +325,11 @@ class PartitionStore:
         flushed.sweep()  # 5
 
     def _drop_finished(self) -> None:
-        """Forget the spans in which nothing is pending: those that are over, and those that are large."""
+        """Forget the spans in which nothing is pending: those that are over, and those that are full."""
         waiting = {number for number, _, count in self.ledger.slots.pending() if count}
         now_ms = self._clock.wall_ms()
         for span in [span for number, span in self._table.by_number.items() if number not in waiting]:
-            if span.end_ms <= now_ms or span.data.length > DROP_BYTES:
+            if span.end_ms <= now_ms or span.is_full:
                 self._drop(span)
 
     def _drop(self, span: SpanFiles) -> None:
