@@ -152,6 +152,37 @@ def test_that_the_end_was_reached_leaves_no_record_out_whoever_says_so(world: Wo
     step_until(lambda: world.values() == ["a", "b"], relay)
 
 
+def test_that_the_end_was_reached_leaves_out_no_record_behind_those_that_wait_for_the_disk(world: World) -> None:
+    world.send("a", "b", in_ms=0)
+    relay = world.relay()
+    step_until(lambda: relay.owners, relay)
+    owner, came = relay.owners[0], list[Message]()
+    while not (came := [one for one in relay._read(0.1) if not one.error()]):
+        pass
+    owner.held = [came[:1]]
+    owner.reached(2)
+    assert owner._reached == 0
+    owner.held = []
+
+
+def test_a_turn_before_the_input_was_read_answers_nothing_anew(world: World) -> None:
+    """One that is taken for dead makes a turn to find out. It noted how far it had read as how far all is answered."""
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="an id")
+    world.put(None, delay_action="cancel", delay_id="an id")
+    step_until(lambda: world.replies() == [("an id", "cancelled", 1)], relay)
+    folder = folder_of(relay)
+    world.close(relay)
+    shutil.rmtree(folder)
+    relay = world.relay()
+    step_until(lambda: relay.owners, relay)
+    owner = relay.owners[0]
+    assert (owner.position, owner.command_position, owner.has_caught_up) == (0, 2, False)
+    relay._turns.run([owner])
+    step_quietly(relay)
+    assert world.replies() == [("an id", "cancelled", 1)]
+
+
 @pytest.mark.long(seconds=2)
 def test_records_that_do_not_come_are_asked_for_anew(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.send("a", in_ms=0)

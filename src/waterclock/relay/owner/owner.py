@@ -167,8 +167,9 @@ class Owner:
         does that, so that nothing that librdkafka says can leave one out. If deliveries would begin with it, the log itself
         is looked at: the word may be of a reading that is over. Returns 0: no record came."""
         self.heard()
-        if self.position < self.reads_to <= offset and not self.held:
-            records = self.context.logs.read(self.context.topics.input, self.number, self.position, offset)
+        came_to = (self.held[-1][-1].offset() or 0) + 1 if self.held else self.position
+        if came_to < self.reads_to <= offset:
+            records = self.context.logs.read(self.context.topics.input, self.number, came_to, offset)
             if next(iter(records), None) is not None:  # one stands there that was not read yet
                 return 0
         self._reached = max(self._reached, offset)

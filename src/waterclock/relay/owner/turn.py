@@ -5,7 +5,7 @@
     3. read      the messages from the files, and see what they bring about (follow_ups.py)
     4. deliver   them to their topics, and the next occurrences of series to the input
     5. settle    their origins; replies and dead letters
-    6. position  of the commands: the offset of the group
+    6. position  of the commands: the offset of the group. It never falls
     7. commit
     8. apply     to the files and in memory what is committed now
 
@@ -98,7 +98,7 @@ class Turn:
         self._nexts: list[Next] = []
         self._written: dict[bytes, dict[int, int]] = {}  # `_nexts` with their offsets, in the form of `Owner.nexts`
         self._missed = 0
-        self._position = owner.position  # of the commands, once this is committed
+        self._position = max(owner.position, owner.command_position)  # of the commands, once this is committed
         self._settled_position = owner.settled_position
 
     def begin(self) -> None:
@@ -107,7 +107,7 @@ class Turn:
             self.owner.look_ahead()
         with self._smaller_if_it_fails():
             self.answer()
-            answers_all = self._position == self.owner.position  # rule 4
+            answers_all = self._position >= self.owner.position  # rule 4
             if self.owner.has_caught_up and answers_all:
                 self.take()
                 self.read()
