@@ -5,6 +5,7 @@ well, and the catalog is believed only for what it can know.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -14,11 +15,13 @@ import pytest
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.beginning import oldest
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.server import connected
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.changes.maxwell import MaxwellMessage
-from waterclock.errors import EnvironmentMissing, Unreadable, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -282,3 +285,17 @@ def test_ordinary_tables_may_change_as_they_like(source: MariaSource) -> None:
         "create table t (id int, b binary(15), t longtext)", "insert into t values (1, x'00', 'x')", "drop table t"
     )
     assert len(source.changes()) == 1
+
+
+def test_a_server_that_looks_for_the_place_in_a_large_binlog_is_waited_for(
+    source: MariaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB sends no heartbeat meanwhile: it was taken for gone after ten seconds, and had to look from the beginning."""
+    head = BinlogEvent(0, binlog.FORMAT_DESCRIPTION, 1, 0, 0, b"")
+    beat = BinlogEvent(0, binlog.HEARTBEAT, 1, 4, 0, b"binlog.000001")
+    given = [head, *[None] * 100, beat, *[None] * 100]
+    with closing(source.reader()) as reader:
+        monkeypatch.setattr(reader._stream, "event", lambda *_: given.pop(0))
+        with pytest.raises(ConnectionLost, match="heartbeats for 10 seconds"):
+            deque(reader.items(), maxlen=0)
+    assert len(given) == 89

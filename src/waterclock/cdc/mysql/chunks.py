@@ -50,7 +50,8 @@ _LOCKED = 1205
 _MAY_NOT = (1142, 1143)
 _SESSION = (
     "set session transaction isolation level repeatable read",
-    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1",
+    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1, "
+    "max_sort_length = 16384, sort_buffer_size = 8388608",  # a key has up to 3072 bytes, and its order needs more
 )
 _BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
 _VERSIONED = (
@@ -87,7 +88,9 @@ class BinlogChunks:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
     def there(self) -> list[str]:
-        return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
+        """Nobody's are not: the server's own, with the passwords of its users, and a program's positions."""
+        reader = self._reader
+        return [".".join(each) for each in every_table(reader.questions) if each[1] and reader.wanted(*each)]
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         try:
