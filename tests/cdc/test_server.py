@@ -299,3 +299,30 @@ def test_a_server_that_looks_for_the_place_in_a_large_binlog_is_waited_for(
         with pytest.raises(ConnectionLost, match="heartbeats for 10 seconds"):
             deque(reader.items(), maxlen=0)
     assert len(given) == 89
+
+
+@pytest.mark.parametrize("now", ["none", "crc32"])
+def test_binlogs_with_checksums_and_without_are_read_whatever_the_server_writes_now(
+    now: str, source: MariaSource
+) -> None:
+    """Those with checksums were refused for good where none are written any more; and a capture that ran ended when they
+    were switched on."""
+    source.run("create table t (id int primary key)", "insert into t values (1)")
+    try:
+        source.run("set global binlog_checksum = none", "insert into t values (2)")
+        source.run("set global binlog_checksum = crc32", "insert into t values (3)")
+        source.run(f"set global binlog_checksum = {now}", "insert into t values (4)")
+        found = []
+        with closing(source.reader()) as reader:
+            for item in reader.items():
+                if not isinstance(item, MaxwellMessage):
+                    continue
+                found.append(item.data["id"])
+                if found[-1:] == ["4"]:
+                    source.run("set global binlog_checksum = crc32", "insert into t values (5)")
+                    source.run("set global binlog_checksum = none", "insert into t values (6)")
+                if found[-1:] == ["6"]:
+                    break
+    finally:
+        source.run("set global binlog_checksum = default")
+    assert found == ["1", "2", "3", "4", "5", "6"]
