@@ -326,3 +326,17 @@ def test_binlogs_with_checksums_and_without_are_read_whatever_the_server_writes_
     finally:
         source.run("set global binlog_checksum = default")
     assert found == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_datetime_of_an_old_mariadb_is_refused_with_a_remedy_that_works(source: MariaSource) -> None:
+    """With six digits it has the bytes of an older one without: 2024-01-02 came as 3850-39-58 19:91:1283201."""
+    source.run("set global mysql56_temporal_format = off", "create table t (id int primary key, d datetime(6))")
+    try:
+        source.run("insert into t values (1, '2024-01-02 03:04:05.678901')")
+        with pytest.raises(Unreadable, match=r"SET GLOBAL mysql56_temporal_format=ON.*ALTER TABLE \.\.\. FORCE"):
+            source.changes()
+    finally:
+        source.run("set global mysql56_temporal_format = on")
+    source.here = source.server.place()
+    source.run("alter table t force", "insert into t values (2, '2024-01-02 03:04:05.678901')")
+    assert [change.data["d"] for change in source.changes()] == ['"2024-01-02 03:04:05.678901"']
