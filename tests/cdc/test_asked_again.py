@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,20 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import Producer
 
-from tests.cdc.mariadb import MariaSource
+from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from tests.kafka.reader import committed
 from tests.sinks.stores import MirroringStore, SQLiteStore
 from tests.sinks.test_replica import give, opened
 from waterclock import cli
+from waterclock.cdc.agreement import INITIAL, Terms
+from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.snapshot import SnapshotSource
+from waterclock.cdc.source import POSITIONS
 from waterclock.changes import Message, reader_of
+from waterclock.clock import SystemClock
 from waterclock.kafka.admin import Admin
 from waterclock.testing import Broker
 
@@ -221,3 +227,21 @@ def test_what_is_written_otherwise_is_told_how_it_is_written(
 def test_a_capture_may_have_the_name_of_the_command_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cdc", "mysql://a@b/c", "--name", "snapshot", "--to", "127.0.0.1"]) == 2
     assert "'127.0.0.1' is no address of a topic" in capsys.readouterr().err
+
+
+@pytest.mark.mariadb
+def test_the_servers_own_tables_are_nobodys_and_do_not_come(mariadb: MariaServer, database: str) -> None:
+    """Of a capture of all tables `--tables *` brought the server's own too: in MySQL the passwords of its users."""
+    mariadb.run(
+        f"create table {POSITIONS} (name varchar(9) primary key)",
+        "create table t (id int primary key)",
+        database=database,
+    )
+    reader = mariadb.reader(Position(mariadb.place()), terms=Terms(snapshot=INITIAL))
+    chunks = BinlogChunks(reader, mariadb.login(), SystemClock())
+    with closing(SnapshotSource(reader, chunks, SystemClock())) as source:
+        answer = source.ask(["*"])
+    assert answer is not None
+    named = {*answer.tables, *answer.refused}
+    assert f"{database}.t" in named
+    assert not [name for name in named if name.startswith("mysql.") or name.endswith(POSITIONS)]

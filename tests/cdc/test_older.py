@@ -86,6 +86,19 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
         assert cli.main([*command, *more]) == 0
 
 
+@pytest.mark.mariadb
+def test_a_table_that_was_altered_since_the_binlog_was_switched_on_comes_whole(
+    purged: MariaServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its CREATE_TIME is the ALTER TABLE's: it was taken for younger than the log, and no row came, with exit code 0."""
+    monkeypatch.setattr(mysql_beginning, "LIVED_S", 1)
+    purged.run("reset master", NEXT_SECOND, NEXT_SECOND, "alter table shop.item add n int")
+    command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/altered"]
+    assert cli.main([*command, "--order", "global", "--once"]) == 0
+    rows = [json.loads(value)["data"] for _, value in committed(broker, "altered")[0]]
+    assert sorted(row["id"] for row in rows) == list(range(1, 1000))
+
+
 @pytest.fixture
 def command(command: list[str]) -> list[str]:
     """Without the snapshot, which would bring them."""

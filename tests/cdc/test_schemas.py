@@ -98,9 +98,40 @@ def test_what_no_capture_wrote_is_told(text: bytes | None) -> None:
         ("int default (5 div 2)", None, False),
         ("int default ( 5 ) check (c > 4)", "5", True),
         ("int generated always as (d is not null) virtual", None, False),
+        ("enum('New','old') default 'New'", "New", True),
+        ("enum('New','old') default 'NEW'", None, False),
+        ("decimal(9,2) default 0.125", None, False),
+        ("serial", None, False),
+        ("timestamp", None, False),
+        ("timestamp(6) null", None, True),
     ],
 )
 def test_what_a_new_column_has_in_older_rows_no_comment_says(added: str, older: str | None, is_known: bool) -> None:
     """A comment's word, or an expression's first number, was taken for the DEFAULT, and a target filled with it."""
     (column,) = altered_columns(f"alter table t add column c {added}, add index (d)").added
     assert (column.older, column.older_known) == (older, is_known)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "found"),
+    [
+        ("rename column PRICE to cost", {"id": 1, "cost": 2}),
+        ("change `Price` cost bigint", {"id": 1, "cost": 2}),
+        ("rename column price to PRICE", {"id": 1, "PRICE": 2}),
+        ("add column if not exists Price int", {"id": 1, "price": 2}),
+        ("drop column if exists PRICE", {"id": 1}),
+        ("drop `price`, add price int default 7", {"id": 1, "price": 3}),
+        ("drop index price, drop primary key, drop constraint price, drop partition price", {"id": 1, "price": 2}),
+        ("drop primary key, drop id", {"id": 1, "price": 2}),  # another key: the next table map has it
+    ],
+)
+def test_a_column_is_known_in_other_capitals_and_one_that_is_made_anew_is_another(
+    clauses: str, found: dict[str, int]
+) -> None:
+    """A target kept the values of a column that went in the one of its name that came; and lost those of one that was
+    renamed in other capitals than it has."""
+    keeper = SchemaKeeper(SchemaHistory())
+    keeper.new(schema(1, "id", "price"))
+    said = altered_columns(f"alter table item {clauses}")
+    altered = keeper.new(ColumnsAltered("shop", "item", (2, 0), said.renamed, said.added, said.doubted, said.dropped))
+    assert (numbers(altered) if altered else {"id": 1, "price": 2}) == found

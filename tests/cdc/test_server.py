@@ -5,6 +5,7 @@ well, and the catalog is believed only for what it can know.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -14,11 +15,13 @@ import pytest
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.beginning import oldest
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.server import connected
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.changes.maxwell import MaxwellMessage
-from waterclock.errors import EnvironmentMissing, Unreadable, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -282,3 +285,58 @@ def test_ordinary_tables_may_change_as_they_like(source: MariaSource) -> None:
         "create table t (id int, b binary(15), t longtext)", "insert into t values (1, x'00', 'x')", "drop table t"
     )
     assert len(source.changes()) == 1
+
+
+def test_a_server_that_looks_for_the_place_in_a_large_binlog_is_waited_for(
+    source: MariaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB sends no heartbeat meanwhile: it was taken for gone after ten seconds, and had to look from the beginning."""
+    head = BinlogEvent(0, binlog.FORMAT_DESCRIPTION, 1, 0, 0, b"")
+    beat = BinlogEvent(0, binlog.HEARTBEAT, 1, 4, 0, b"binlog.000001")
+    given = [head, *[None] * 100, beat, *[None] * 100]
+    with closing(source.reader()) as reader:
+        monkeypatch.setattr(reader._stream, "event", lambda *_: given.pop(0))
+        with pytest.raises(ConnectionLost, match="heartbeats for 10 seconds"):
+            deque(reader.items(), maxlen=0)
+    assert len(given) == 89
+
+
+@pytest.mark.parametrize("now", ["none", "crc32"])
+def test_binlogs_with_checksums_and_without_are_read_whatever_the_server_writes_now(
+    now: str, source: MariaSource
+) -> None:
+    """Those with checksums were refused for good where none are written any more; and a capture that ran ended when they
+    were switched on."""
+    source.run("create table t (id int primary key)", "insert into t values (1)")
+    try:
+        source.run("set global binlog_checksum = none", "insert into t values (2)")
+        source.run("set global binlog_checksum = crc32", "insert into t values (3)")
+        source.run(f"set global binlog_checksum = {now}", "insert into t values (4)")
+        found = []
+        with closing(source.reader()) as reader:
+            for item in reader.items():
+                if not isinstance(item, MaxwellMessage):
+                    continue
+                found.append(item.data["id"])
+                if found[-1:] == ["4"]:
+                    source.run("set global binlog_checksum = crc32", "insert into t values (5)")
+                    source.run("set global binlog_checksum = none", "insert into t values (6)")
+                if found[-1:] == ["6"]:
+                    break
+    finally:
+        source.run("set global binlog_checksum = default")
+    assert found == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_datetime_of_an_old_mariadb_is_refused_with_a_remedy_that_works(source: MariaSource) -> None:
+    """With six digits it has the bytes of an older one without: 2024-01-02 came as 3850-39-58 19:91:1283201."""
+    source.run("set global mysql56_temporal_format = off", "create table t (id int primary key, d datetime(6))")
+    try:
+        source.run("insert into t values (1, '2024-01-02 03:04:05.678901')")
+        with pytest.raises(Unreadable, match=r"SET GLOBAL mysql56_temporal_format=ON.*ALTER TABLE \.\.\. FORCE"):
+            source.changes()
+    finally:
+        source.run("set global mysql56_temporal_format = on")
+    source.here = source.server.place()
+    source.run("alter table t force", "insert into t values (2, '2024-01-02 03:04:05.678901')")
+    assert [change.data["d"] for change in source.changes()] == ['"2024-01-02 03:04:05.678901"']

@@ -306,6 +306,30 @@ def test_a_lock_on_a_table_is_never_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert of_postgres.SlotChunks(Mock(), slot, ManualClock()).read(rests, 10) == []
 
 
+def test_a_table_that_the_catalog_does_not_show_is_gone_only_if_the_server_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where somebody locks it, or its SELECT was taken away, the catalog shows no columns: the rest of its rows never came,
+    without a word."""
+    reader, rests = Mock(), {"shop.item": OlderRest(("1",), ("9",), 1)}
+    reader.catalog.declared.return_value = TableDefinition([], (), 1 << 62, frozenset())
+    chunks = of_mysql.BinlogChunks(reader, MySqlLogin("h", 1, "u", ""), ManualClock())
+    monkeypatch.setattr(chunks, "_accepted", lambda: (1, 4))
+
+    def answers(*error: Any) -> None:
+        monkeypatch.setattr(chunks, "_run", Mock(side_effect=pymysql.OperationalError(*error) if error else None))
+
+    for error in ((1205, "Lock wait timeout exceeded"), ()):
+        answers(*error)
+        assert chunks.read(rests, 10) == []
+    answers(1142, "SELECT command denied to user 'u'@'h' for table `shop`.`item`")
+    for ask in (partial(chunks.read, rests, 10), partial(chunks.look, rests)):
+        with pytest.raises(UsageError, match=r"of shop\.item may not be read: SELECT command denied.*GRANT SELECT"):
+            ask()
+    answers(1146, "Table 'shop.item' doesn't exist")
+    assert [chunk.absent for chunk in chunks.read(rests, 10)] == ["is gone"]
+
+
 def test_a_table_with_system_versioning_is_refused_for_its_history_would_be_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

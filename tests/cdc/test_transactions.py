@@ -5,10 +5,13 @@ the binlog says of no row is left out.
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
+import pymysql
 import pytest
 
 from tests.cdc.mariadb import MariaSource, as_found
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
@@ -346,3 +349,19 @@ def test_a_sequence_is_no_table(source: MariaSource) -> None:
         "do setval(s, 5000)",
     )
     assert {change.table for change in source.changes()} == {"t"}
+
+
+def test_an_alter_table_that_only_begins_or_fails_has_changed_nothing(source: MariaSource) -> None:
+    """Where the server writes its beginning down too (binlog_alter_two_phase), a target got columns that never were."""
+    source.run("create table t (id int primary key, price int)", "insert into t values (1, 1), (2, 1)")
+    alter = "alter table t rename column price to {}, add unique key k ({}), algorithm=copy"
+    with pytest.raises(pymysql.IntegrityError):
+        source.run("set binlog_alter_two_phase = 1", alter.format("failed", "failed"))
+    source.run("set binlog_alter_two_phase = 1", alter.format("cost", "id"), "insert into t values (3, 3)")
+    with closing(source.reader()) as reader:
+        end, altered = source.server.place(), []
+        for item in reader.items():
+            altered += [dict(item.renamed)] if isinstance(item, ColumnsAltered) else []
+            if reader.reached(end):
+                break
+    assert [each for each in altered if each] == [{"price": "cost"}]

@@ -26,8 +26,8 @@ SchemaAt = Callable[[str, tuple[int, int]], TableSchema | None]  # a table's at 
 
 
 class ColumnsAltered(NamedTuple):
-    """A statement at `since` gave columns of a table other names (former name -> new one), made new ones, or may have given
-    another type to those that it names (`doubted`, in small letters; None: to any)."""
+    """A statement at `since` gave columns of a table other names (former name -> new one), made new ones, may have given
+    another type to those that it names (`doubted`, in small letters; None: to any), or dropped some (in small letters)."""
 
     database: str
     table: str
@@ -35,6 +35,7 @@ class ColumnsAltered(NamedTuple):
     renamed: Mapping[str, str]
     added: tuple[ColumnSchema, ...] = ()
     doubted: frozenset[str] | None = frozenset()
+    dropped: frozenset[str] = frozenset()
 
 
 class SchemaKeeper:
@@ -81,18 +82,22 @@ class SchemaKeeper:
         return said._replace(columns=tuple(columns), unsure=said.unsure and bool(gone and came))
 
     def _altered(self, last: TableSchema, said: ColumnsAltered) -> TableSchema:
-        """The former schema after the statement; a column's place and its type stand in the next table map."""
+        """The former schema after the statement, which may write names with other capitals; a column's place, its type and
+        another key stand in the next table map."""
+        renamed = {former.casefold(): name for former, name in said.renamed.items()}
+        gone = said.dropped - {name.casefold() for name in last.key}
 
         def called(name: str) -> str:
-            return said.renamed.get(name, name)
+            return renamed.get(name.casefold(), name)
 
-        there = tuple(column._replace(name=called(column.name)) for column in last.columns)
-        names = {column.name for column in there}
+        stay = [column for column in last.columns if column.name.casefold() not in gone]
+        there = tuple(column._replace(name=called(column.name)) for column in stay)
+        names = {column.name.casefold() for column in there}
         highest = max(column.number for each in self._history.of(last.name) for column in each.columns)
-        came = [column for column in said.added if column.name not in names]
+        came = [column for column in said.added if column.name.casefold() not in names]
         added = tuple(column._replace(number=highest + 1 + place) for place, column in enumerate(came))
         key, columns = tuple(map(called, last.key)), there + added
-        doubtful = {called(name) for name in last.doubtful}
+        doubtful = {called(name) for name in last.doubtful if name.casefold() not in gone}
         for column in columns:
             if column.type in UNTOLD and (said.doubted is None or column.name.casefold() in said.doubted):
                 doubtful.add(column.name)

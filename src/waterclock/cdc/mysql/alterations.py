@@ -23,6 +23,7 @@ _PART = r"(`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'|[(),]|[^`\"'(),]+", re.DOTALL)
 _CHANGE = re.compile(rf"CHANGE\s+(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?{_PART}\s+{_PART}\s", re.IGNORECASE)
 _RENAME = re.compile(rf"RENAME\s+COLUMN\s+(?:IF\s+EXISTS\s+)?{_PART}\s+TO\s+{_PART}\s*\Z", re.IGNORECASE)
+_DROP = re.compile(rf"DROP\s+(?:COLUMN\b\s*)?(?:IF\s+EXISTS\b\s*)?{_PART}\s*(?:RESTRICT|CASCADE)?\s*\Z", re.IGNORECASE)
 _ADD = re.compile(r"ADD\s+(?:COLUMN\b\s*)?(?:IF\s+NOT\s+EXISTS\s+)?", re.IGNORECASE)
 _NO_COLUMN = re.compile(
     r"(?:CONSTRAINT|INDEX|KEY|PRIMARY|UNIQUE|FULLTEXT|SPATIAL|FOREIGN|CHECK|PARTITION|PERIOD|SYSTEM)\b", re.IGNORECASE
@@ -31,7 +32,10 @@ _COLUMN = re.compile(rf"{_PART}\s+(\w+(?:\s*\([^()]*\))?(?:\s+unsigned)?)", re.I
 _LITERAL = r"(?:'((?:[^'\\]|\\.|'')*)'|([+-]?[\d.]+(?:e[+-]?\d+)?)\b|(NULL|TRUE|FALSE)\b)"
 _DEFAULT = re.compile(rf"\bDEFAULT\s+(\(\s*)?{_LITERAL}\s*(?(1)\)|(?!\())", re.IGNORECASE)
 _OF_DEFAULT = re.compile(r"\bDEFAULT\s+\(?\s*\Z", re.IGNORECASE)
-_COMPUTED = re.compile(r"\bDEFAULT\b|\bAS\s*\(|\bAUTO_INCREMENT\b|\bSERIAL\b", re.IGNORECASE)
+# a TIMESTAMP that does not say NULL has a moment, by an option of the server that was on by default until MariaDB 10.10
+_COMPUTED = re.compile(
+    r"\bDEFAULT\b|\bAS\s*\(|\bAUTO_INCREMENT\b|\bSERIAL\b|\bTIMESTAMP\b(?!.*\bNULL\b)", re.IGNORECASE | re.DOTALL
+)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _ZERO = re.compile(r"(?:tiny|small|medium|big)?int|integer|decimal|numeric|float|double|real|bool", re.IGNORECASE)
 _INTEGER = re.compile(r"(?:tiny|small|medium|big)?int|integer|bool")
@@ -53,29 +57,33 @@ _AFTER = re.compile(rf"\bAFTER\s+{_PART}\s*\)?\s*\Z", re.IGNORECASE)
 
 
 class ColumnAlteration(NamedTuple):
-    """Of one statement: former names -> new ones, the columns that came, and rule 4."""
+    """Of one statement: former names -> new ones, the columns that came, rule 4, and those that went, in small letters."""
 
-    renamed: Mapping[str, str]
-    added: tuple[ColumnSchema, ...]
-    doubted: frozenset[str] | None
+    renamed: Mapping[str, str] = {}
+    added: tuple[ColumnSchema, ...] = ()
+    doubted: frozenset[str] | None = frozenset()
+    dropped: frozenset[str] = frozenset()
 
 
 def altered_columns(text: str) -> ColumnAlteration:
     """
-    >>> altered_columns("alter table t rename column a to `b`, add c int not null, drop d")[0]
-    {'a': 'b'}
+    >>> altered_columns("alter table t rename column a to `b`, add c int not null, drop d, drop key e")[::3]
+    ({'a': 'b'}, frozenset({'d'}))
     >>> altered_columns("alter table t add c varchar(9) default 'it''s', change x y int")[1][0].older
     "it's"
     """
     renamed: dict[str, str] = {}
     added: list[ColumnSchema] = []
     doubted: frozenset[str] | None = frozenset()
+    dropped = set[str]()
     for clause in clauses(text):
         before = len(added)
         if found := _CHANGE.match(clause) or _RENAME.match(clause):
             former, new = _plain(found[1]), _plain(found[2])
             if former != new:
                 renamed[former] = new
+        elif found := _DROP.match(clause):
+            dropped.add(_plain(found[1]).casefold())
         elif found := _ADD.match(clause):
             definition = clause[found.end() :].strip()
             inside = definition.startswith("(")
@@ -86,7 +94,7 @@ def altered_columns(text: str) -> ColumnAlteration:
         if doubted is not None and not _SAFE.match(clause):
             named = _named(clause, [] if _CHECK.search(clause) else [column.name for column in added[before:]])
             doubted = None if named is None else doubted | named
-    return ColumnAlteration(renamed, tuple(added), doubted)
+    return ColumnAlteration(renamed, tuple(added), doubted, frozenset(dropped))
 
 
 def _named(clause: str, added: Iterable[str]) -> frozenset[str] | None:
@@ -131,12 +139,12 @@ def _added(name: str, kind: str, rest: str) -> ColumnSchema:
         if word and word.upper() != "NULL":
             older = str(int(word.upper() == "TRUE"))
         if older is not None:
-            older = _shown(kind.lower(), older)
+            older = _shown(kind, older)
             known = older is not None
-    elif _COMPUTED.search(rest):
+    elif _COMPUTED.search(f"{kind} {rest}"):
         known = False
     elif not nullable:
-        older = _shown(kind.lower(), "0") if _ZERO.match(kind) else ""
+        older = _shown(kind, "0") if _ZERO.match(kind) else ""
         known = older is not None and bool(_ZERO.match(kind) or _EMPTY.match(kind))
     return ColumnSchema(name, kind.lower(), nullable, older=older if known else None, older_known=known)
 
@@ -164,18 +172,22 @@ def _shown(kind: str, literal: str) -> str | None:
     >>> _shown("decimal(9,2)", "7"), _shown("int unsigned", "+7"), _shown("datetime", "2024-01-02")
     ('7.00', '7', None)
     """
+    if kind.lower().startswith("enum"):  # the label, however the statement writes it
+        return literal if f"'{literal}'" in kind else None
+    kind = kind.lower()
     try:
         if _INTEGER.match(kind):
             return str(int(literal))
         if found := _DECIMAL.match(kind):
-            return f"{Decimal(literal):.{found[1] or 0}f}"
-        if kind.startswith(("double", "real")):
+            text = f"{Decimal(literal):.{found[1] or 0}f}"
+            return text if Decimal(text) == Decimal(literal) else None
+        if kind.startswith(("double", "real")) and "(" not in kind:
             return repr(float(literal))
     except (ValueError, ArithmeticError):
         return None
     if kind.startswith("date") and not kind.startswith("datetime"):
         return literal if re.fullmatch(r"\d{4}-\d\d-\d\d", literal) else None
-    return literal if _EMPTY.match(kind) or kind.startswith("enum") else None
+    return literal if _EMPTY.match(kind) else None
 
 
 def unescaped(text: str) -> str:

@@ -2,7 +2,8 @@
 
 Rule 1: what is older is counted before the first start: source.py says how.
 Rule 2: a table that was made after the oldest binlog was begun has all its rows in the log, unless ALTER TABLE made it
-        anew: of that there is no trace. Both are known to the second: one that was made in that very second may be older.
+        anew: of that there is no trace. So none is taken for younger where the server is older than the log by LIVED_S, as
+        where the binlog was switched on later. All is known to the second: what was made in that very second may be older.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.source import COUNTED, OlderRows, TableFilter, check, sized
 from waterclock.errors import ConnectionLost
 
+LIVED_S = 600
 _TABLES = (
     "select table_schema, table_name, table_rows, unix_timestamp(create_time) from information_schema.tables "
     f"where {REAL} order by 1, 2"
@@ -51,9 +53,13 @@ def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) ->
     """Wanted tables with rows that may be older than the log, which began in the second `began`; None: some of it is gone.
     See rule 2."""
     cursor.execute(_TABLES)
+    tables = cursor.fetchall()
+    made = [created for *_, created in tables if created is not None]
+    if began is not None and made and min(made) + LIVED_S < began:
+        began = None
     found = []
-    for database, table, estimate, created in cursor.fetchall():
-        if wanted(database, table) and (began is None or (created is not None and created <= began)):
+    for database, table, estimate, created in tables:
+        if wanted(database, table) and (began is None or created is None or created <= began):
             names = ".".join(f"`{name.replace('`', '``')}`" for name in (database, table))
             cursor.execute(f"select count(*) from (select 1 from {names} limit {COUNTED + 1}) as counted")
             found.append(sized(f"{database}.{table}", cursor.fetchall()[0][0], int(estimate or 0)))

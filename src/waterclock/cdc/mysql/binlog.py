@@ -287,3 +287,10 @@ def statement(event: BinlogEvent, lowers: bool = False) -> Statement:
     bare = _COMMENTS.sub(lambda match: match[1] or " ", text).strip()
     bare = _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare
     return Statement(body[start : start + name].decode(), bare, ended, lowers)
+
+
+def is_undone(gtid: bytes) -> bool:
+    """Whether the statement behind this body of a MARIA_GTID has changed nothing: an ALTER TABLE that only begins, or that
+    failed (binlog_alter_two_phase). Once it is done it stands in the binlog again, as ever."""
+    flags, at = gtid[12], 21 if gtid[12] & 2 else 13  # behind the number of a group commit
+    return not flags & 0xC0 and len(gtid) > at and bool(gtid[at] & 0b1010)

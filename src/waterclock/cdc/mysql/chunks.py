@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import pymysql
 from pymysql.converters import encoders
@@ -48,9 +48,11 @@ VIEW = "start transaction with consistent snapshot, read only"
 _ALTERED = 1412  # since the view was opened
 _LOCKED = 1205
 _MAY_NOT = (1142, 1143)
+_NO_SUCH = (1146, 1049)  # table, or database
 _SESSION = (
     "set session transaction isolation level repeatable read",
-    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1",
+    "set time_zone = '+00:00', sql_mode = '', character_set_results = null, lock_wait_timeout = 1, "
+    "max_sort_length = 16384, sort_buffer_size = 8388608",  # a key has up to 3072 bytes, and its order needs more
 )
 _BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
 _VERSIONED = (
@@ -87,14 +89,16 @@ class BinlogChunks:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
     def there(self) -> list[str]:
-        return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
+        """Nobody's are not: the server's own, with the passwords of its users, and a program's positions."""
+        reader = self._reader
+        return [".".join(each) for each in every_table(reader.questions) if each[1] and reader.wanted(*each)]
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
-        try:
-            for table in tables:
+        for table in tables:
+            try:
                 self._planned(table)
-        except pymysql.MySQLError as error:
-            refused(self._login, error)
+            except pymysql.MySQLError as error:
+                self._refuse(table, error)
         self._reader.questions.execute(_SIZES)
         return {name: int(rows or 0) for name, rows in self._reader.questions.fetchall()}
 
@@ -105,11 +109,11 @@ class BinlogChunks:
                 connection.close()
 
     def read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
-        for table in rests:
-            if table not in self._plans:
-                self._plans[table] = self._planned(table)
         table = next(iter(rests))
         try:
+            for table in rests:
+                if table not in self._plans:
+                    self._plans[table] = self._planned(table)
             try:
                 found, high = dict[str, tuple[OlderRest, SelectedRows]](), self._accepted()
                 for table, rest in rests.items() if high is not None else ():
@@ -118,7 +122,7 @@ class BinlogChunks:
                     if found and (left <= 0 or most <= 0 or self._is_whole(table)):
                         break
                     found[table] = self._read(table, rest, left, most)
-                    if self._planned(table).definition != self._plans[table].definition:  # rule 3
+                    if self._is_another(table):  # rule 3
                         del self._plans[table]
                         return []
             finally:
@@ -129,19 +133,27 @@ class BinlogChunks:
             code = error.args[0] if error.args else 0
             if code == _LOCKED:
                 return []
-            if code == _ALTERED or self._planned(table).definition != self._plans[table].definition:
-                del self._plans[table]
-                return []
-            if code in _MAY_NOT:
-                raise UsageError(
-                    f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it; or begin without "
-                    "what is older (--snapshot never)."
-                ) from None
-            refused(self._login, error)
+            with suppress(pymysql.MySQLError):
+                if code not in _MAY_NOT and (code == _ALTERED or self._is_another(table)):
+                    self._plans.pop(table, None)
+                    return []
+            self._refuse(table, error)
         except OSError as error:
             self.close()
             raise ConnectionLost(f"The connection to the database broke: {unstopped(error)}.") from None
         return [self._chunk(table, *each, high) for table, each in found.items() if high is not None]
+
+    def _refuse(self, table: str, error: pymysql.MySQLError) -> NoReturn:
+        if error.args and error.args[0] in _MAY_NOT:
+            raise UsageError(
+                f"The older rows of {table} may not be read: {unstopped(error.args[-1])}. GRANT SELECT on it; or begin "
+                "without what is older (--snapshot never)."
+            ) from None
+        refused(self._login, error)
+
+    def _is_another(self, table: str) -> bool:
+        """Whether it is not as its plan has it."""
+        return table in self._plans and self._planned(table).definition != self._plans[table].definition
 
     def _is_whole(self, table: str) -> bool:
         """Whether it comes in one chunk."""
@@ -240,6 +252,8 @@ class BinlogChunks:
         names = parts_of(table, lambda: every_table(self._reader.questions))
         definition, why = self._reader.catalog.declared(*names), ""
         rows = f"select 1 from {'.'.join(map(escaped, names))} limit 1"
+        if not definition.columns and not self._is_gone(rows):
+            raise pymysql.OperationalError(_LOCKED, f"{table} is locked")
         if definition.columns and definition.created == 1 << 62:
             why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
         elif definition.columns and self._asked(_VERSIONED, *names):
@@ -257,6 +271,16 @@ class BinlogChunks:
             return selected(names, definition, self._overrides)
         except Unreadable as refusal:
             raise Unreadable(f"{table}: {refusal}") from None
+
+    def _is_gone(self, rows: str) -> bool:
+        """The catalog does not show a table either that somebody locks, or this user may no longer read."""
+        try:
+            self._run(rows)
+        except pymysql.MySQLError as error:
+            if error.args[0] not in _NO_SUCH:
+                raise
+            return True
+        return False
 
     def _asked(self, question: str, *arguments: str) -> list[Any]:
         self._reader.questions.execute(question, arguments)

@@ -156,6 +156,8 @@ def raw_reader(column: BinlogColumn) -> Reader:
     read = raw = reader(column)
     if column.type in (VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY, JSON):
         raw = _sized(prefix(column), base64_text)
+    elif column.type == DATETIME:
+        raw = lambda data, at: (base64_text(data[at : at + 8]), at + 8)  # noqa: E731
 
     def either(data: bytes, at: int) -> tuple[str, int]:
         try:

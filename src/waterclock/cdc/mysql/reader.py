@@ -43,6 +43,9 @@ _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _HEADS = {binlog.ROTATE, binlog.FORMAT_DESCRIPTION, binlog.MARIA_GTID_LIST, binlog.MARIA_CHECKPOINT, binlog.STOP,
           binlog.PREVIOUS_GTIDS}  # fmt: skip
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
+_SEEKS_FOR = (
+    600  # the same before the first transaction: MariaDB looks for a GTID from its file's beginning on, silently
+)
 
 
 class _Questions:
@@ -86,8 +89,8 @@ class BinlogReader:
         refusal: Refusal = stop,
         terms: Terms | None = None,
     ) -> None:
-        self._opened, self._login = ExitStack(), login
-        self._silences = 0
+        self._opened, self._login, self.wanted = ExitStack(), login, wanted
+        self._silences, self._patience = 0, _SEEKS_FOR
         self.file_place = FilePlace()
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         try:
@@ -147,11 +150,12 @@ class BinlogReader:
             event = self._stream.event(HEARTBEAT_S if self._silences else _QUIET_S, self._standing)
             if event is None:
                 self._silences += 1
-                if self._silences > _GONE_AFTER:
-                    raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
+                if self._silences > self._patience:
+                    raise ConnectionLost(f"The database has not even sent heartbeats for {self._patience} seconds.")
                 yield SourceMark.QUIET
                 continue
             self._silences = 0
+            self._patience = self._patience if event.kind in _HEADS else _GONE_AFTER
             self.file_place.passed(event)
             yield from self._transactions.take(event)
             if event.kind in _HEADS and event.end and self._transactions.is_between():

@@ -233,6 +233,8 @@ class BinlogStream:
     def _connected(self, **settings: Any) -> StreamConnection:
         if "db" in settings:  # the package's word for it, which PyMySQL no longer likes
             settings["database"] = settings.pop("db")
+        # the package says so only where the server writes checksums now, and older binlogs may have them all the same
+        settings["init_command"] = "set @master_binlog_checksum = 'CRC32'"
         self._made.append(StreamConnection(**settings))
         self._made[-1].watching = True
         return self._made[-1]

@@ -26,7 +26,7 @@ from uuid import UUID
 
 from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.alterations import altered_columns
+from waterclock.cdc.mysql.alterations import ColumnAlteration, altered_columns
 from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, TablePlan, Tables, changes_of
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
@@ -88,7 +88,7 @@ class Transactions:
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._dropped = (self._holds or Held()).dropped()  # rule 6, of what was read
         self._gtid = ""
-        self._open = self._skipping = self._prepares = False
+        self._open = self._skipping = self._prepares = self._is_undone = False
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
@@ -145,6 +145,7 @@ class Transactions:
         self._gtid = gtid
         self._open = not flags & _STANDALONE
         self._prepares = bool(flags & _PREPARED)
+        self._is_undone = event.kind == binlog.MARIA_GTID and binlog.is_undone(event.body)
         self._skipping = gtid in self._skip
         self._sequence = next_sequence(self._sequence, event.ts)
         self._query = None
@@ -227,6 +228,8 @@ class Transactions:
 
     def _statement(self, event: BinlogEvent) -> Iterator[Item]:
         found = statement(event, self._lowers)
+        if self._is_undone:
+            return self._commit()
         if found.begins():
             self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
             return iter(()) if self._skipping else self._made(found, event)
@@ -358,11 +361,8 @@ class Transactions:
         """What the next table map will not say."""
         for each in found.unlike():
             yield ColumnsAltered(*each, (self._sequence, 0), {}, (), None)
-        table = found.altered()
-        if table is not None:
-            renamed, added, doubted = altered_columns(found.text)
-            if renamed or added or doubted != frozenset():
-                yield ColumnsAltered(*table, (self._sequence, 0), renamed, added, doubted)
+        if (table := found.altered()) and (made := altered_columns(found.text)) != ColumnAlteration():
+            yield ColumnsAltered(*table, (self._sequence, 0), made.renamed, made.added, made.doubted, made.dropped)
 
     def _prepared(self, event: BinlogEvent) -> Iterator[Item]:
         if self._xoffset and not self._skipping and not self._prepares:

@@ -26,6 +26,7 @@ Reader = Callable[[bytes, int], tuple[str, int]]
 _EPOCH = date(1970, 1, 1).toordinal()
 _DATETIME_ZERO = 1 << 39
 _TIME_ZERO = 1 << 23
+_MOST = ((4, "12"), (6, "31"), (8, "23"), (10, "59"), (12, "59"))  # of YYYYMMDDhhmmss
 
 
 def _fraction(stored: int, stored_bytes: int, digits: int) -> str:
@@ -100,8 +101,14 @@ def years(data: bytes, at: int) -> tuple[str, int]:
 
 
 def old_datetimes(data: bytes, at: int) -> tuple[str, int]:
-    """DATETIME of before MySQL 5.6: the digits YYYYMMDDhhmmss as one number."""
+    """DATETIME of before MySQL 5.6: the digits YYYYMMDDhhmmss as one number. MariaDB's DATETIME(6) of before 10.1 has the
+    same type, and as many bytes."""
     text = f"{int.from_bytes(data[at : at + 8], 'little'):014d}"
+    if len(text) > 14 or any(text[place : place + 2] > most for place, most in _MOST):
+        raise Unreadable(
+            "A DATETIME is none: MariaDB kept it, with fractions of a second, in its form of before 10.1, which the binlog "
+            "does not tell. SET GLOBAL mysql56_temporal_format=ON, and have its table made anew: ALTER TABLE ... FORCE."
+        )
     return f'"{text[:4]}-{text[4:6]}-{text[6:8]} {text[8:10]}:{text[10:12]}:{text[12:]}"', at + 8
 
 
