@@ -12,14 +12,14 @@ import pytest
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import changes, run
 from waterclock.cdc.debezium.envelope import DebeziumForm
-from waterclock.cdc.debezium.values import Modes
+from waterclock.cdc.debezium.values import Modes, column_form
 from waterclock.cdc.door.batch import Change
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.changes import Message, RowChange, reader_of
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.row_change import Json
-from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.sql_types import ColumnTypes, sql_type
 from waterclock.errors import Unreadable
 
 
@@ -85,6 +85,11 @@ OF_POSTGRES: list[tuple[str, str, Any, Any]] = [
     ("timetz", "'04:05:06.789+05:30'", "22:35:06.789Z", None),
     ("timestamp(3)", "'2024-02-29 12:34:56.789'", 1709210096789, "2024-02-29 12:34:56.789"),
     ("timestamp", "'2024-02-29 12:34:56'", 1709210096000000, "2024-02-29 12:34:56.000000"),
+    ("date", "'0044-03-15 BC'", ..., "0044-03-15 BC"),
+    ("date", "'10000-01-02'", 2932898, "10000-01-02"),
+    ("timestamp", "'infinity'", 9223372036825200000, "infinity"),
+    ("timestamp(3)", "'-infinity'", -9223372036832400, "-infinity"),
+    ("timestamp", "'0044-03-15 03:04:05 BC'", ..., "0044-03-15 03:04:05.000000 BC"),
     ("timestamptz", "'2024-01-02 03:04:05.0006+05:30'", "2024-01-01T21:34:05.000600Z", None),
     ("interval", "'1 year 2 mons -3 days 04:05:06.7'", 36572706700000, None),
     ("uuid", "'123e4567-e89b-42d3-a456-426614174000'", "123e4567-e89b-42d3-a456-426614174000", None),
@@ -95,6 +100,7 @@ OF_POSTGRES: list[tuple[str, str, Any, Any]] = [
     ("numrange", "'[1,2)'", "[1,2)", None),
     ("int[]", "'{1,NULL,3}'", [1, None, 3], None),
     ("text[]", '\'{a,NULL,"NULL","b \\" c",""}\'', ["a", None, "NULL", 'b " c', ""], None),
+    ("text[]", "'[0:2]={a=b,\"x={1}\",==}'", ["a=b", "x={1}", "=="], None),
     ("int[]", "'{{1,2},{3,4}}'", [[1, 2], [3, 4]], None),
     ("point", "'(1.5,2)'", ..., ...),
     ("point", "'(Infinity,NaN)'", ..., ...),
@@ -212,3 +218,14 @@ def test_the_form_follows_a_table_whose_columns_were_changed() -> None:
         change("insert", {"id": "1", "more": "5"})._replace(types=ColumnTypes.parsed({"id": "int", "more": "bigint"}))
     )
     assert json.loads(sent.value or b"")["after"] == {"id": 1, "more": 5}
+
+
+@pytest.mark.parametrize(
+    ("printed", "amount"),
+    [("$1,234.56", "1234.56"), ("-$0.05", "-0.05"), ("($7.00)", "-7.00"), ("-1.234,56 €", "-1234.56"),
+     ("1'000.00", "1000.00"), ("¥1,235", "1235.00"), ("-￥7", "-7.00"), ("₩12", "12.00"), ("Ft 1 234", "1234.00")],
+)  # fmt: skip
+def test_an_amount_of_a_currency_without_a_fraction_is_a_whole_one(printed: str, amount: str) -> None:
+    """lc_monetary = ja_JP prints no fraction: a hundredth of each amount came."""
+    form = column_form(sql_type("money"), Modes("string"))
+    assert form.convert(json.dumps(printed, ensure_ascii=False)) == f'"{amount}"'

@@ -121,3 +121,22 @@ def test_a_server_that_took_over_behind_the_place_is_gone_on_with_and_one_before
     assert cli.main(command) == 2
     told = capsys.readouterr().err
     assert "another history under the same numbers: its timeline 3 left 2, which was read, at" in told
+
+
+@pytest.mark.postgres
+def test_a_standby_that_answers_for_the_primary_is_waited_for_and_nothing_is_given_up(
+    standing: PostgresServer, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While one server takes over from another the capture ended with exit code 2, and advised to begin anew."""
+    command = ["cdc", "postgres://postgres@localhost/postgres", "--to", f"kafka://{broker.bootstrap}/standby"]
+    command += ["--order", "global", "--once"]
+    assert cli.main(command) == 0
+    run(standing.url(), "insert into t values (1)", "checkpoint")
+    standing.crash()
+    (standing.folder / "data" / "standby.signal").touch()
+    standing.start()
+    assert cli.main(command) == 1
+    assert "A standby answers in place of the primary, whose changes are read" in capsys.readouterr().err
+    run(standing.url(), "select pg_promote()")
+    assert cli.main(command) == 0
+    assert [json.loads(value)["data"]["id"] for _, value in committed(broker, "standby")[0]] == [1]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -244,9 +245,9 @@ def test_rows_that_a_policy_hides_are_not_missed_in_silence(slot: ReplicationSlo
 
 
 def test_every_session_refuses_to_hide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    slot, opened = ReplicationSlot("host=h", "s", "p"), list[str]()
-    monkeypatch.setattr(psycopg, "connect", lambda conninfo, **given: opened.append(given["options"]))
+    slot, connect = ReplicationSlot("host=h", "s", "p"), Mock()
+    monkeypatch.setattr(psycopg, "connect", connect)
     connected(slot)
     walsender(slot)
-    assert len(opened) == 2
-    assert all("row_security=off" in options for options in opened)
+    assert connect.call_count == 2
+    assert all("row_security=off" in each.kwargs["options"] for each in connect.call_args_list)

@@ -3,6 +3,7 @@ commit, a server that is gone."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -14,17 +15,22 @@ import pytest
 
 from tests.cdc.mariadb import as_found
 from tests.cdc.postgres import changes, run
+from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer, running_server
+from waterclock.cdc import capture as capturing
+from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import stream, streamed
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader, current, stands_by
+from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
+from waterclock.testing import Broker
 
 pytestmark = pytest.mark.postgres
 WALSENDER = "select pid, application_name, state from pg_stat_replication where application_name = "
@@ -200,6 +206,7 @@ def test_a_server_that_went_away_is_noticed_and_one_that_says_nothing_too(
 ) -> None:
     monkeypatch.setattr(stream, "GONE_S", 2.0)
     monkeypatch.setattr(stream, "END_S", 0.1)
+    run(slot.conninfo, f"alter database {slot.name} set wal_sender_timeout = '1s'")
     start = begun(slot, [])
     with closing(reader_of(slot, start)) as reader:
         ((pid, _, _),) = run(slot.conninfo, f"{WALSENDER}'{slot.name}'")
@@ -216,3 +223,67 @@ def test_a_server_that_went_away_is_noticed_and_one_that_says_nothing_too(
             list(reader.items())
     with closing(reader_of(slot, start)) as reader:
         list(until(reader, current(slot)))
+
+
+def test_a_server_is_waited_for_as_long_as_it_would_wait_itself(
+    slot: ReplicationSlot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that decodes a transaction for minutes was taken for gone, each time anew, and nothing of it could be set."""
+    monkeypatch.setattr(stream, "GONE_S", 0.5)
+    run(slot.conninfo, f"alter database {slot.name} set wal_sender_timeout = '20s'", "create table t (id int)")
+    with closing(reader_of(slot, begun(slot, []))) as reader:
+        ((pid, _, _),) = run(slot.conninfo, f"{WALSENDER}'{slot.name}'")
+        os.kill(pid, signal.SIGSTOP)
+        end_s = SystemClock().monotonic_s() + 3
+        try:
+            for _ in reader.items():
+                if SystemClock().monotonic_s() > end_s:
+                    break
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        run(slot.conninfo, "insert into t values (1)")
+        found = [item for item in until(reader, current(slot)) if isinstance(item, MaxwellMessage)]
+    assert as_found(found) == [("insert", {"id": 1})]
+
+
+def test_a_word_of_the_server_leaves_half_of_a_transaction_where_it_is(
+    slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says how far it is between the pieces of a large transaction: then the position forgot what of it was in
+    Kafka, and it came once more."""
+    monkeypatch.setattr(capturing, "LARGEST", 1000)
+    monkeypatch.setattr(capturing, "LONGEST_MS", 0)
+    run(slot.conninfo, "create table t (id int primary key, c text)")
+    start = begun(slot, [])
+    large(slot)
+    run(slot.conninfo, ROWS.format(1, 3500))
+    end, stored = current(slot), list[Position]()
+    following, spoke = stream.ReplicationStream.next, list[stream.ReplicationStream]()
+
+    def said(self: stream.ReplicationStream, wait_s: float) -> bytes | int | None:
+        if self in spoke:
+            return following(self, wait_s)
+        spoke.append(self)
+        return lsn_number(start.place) + 8 * len(spoke)
+
+    monkeypatch.setattr(stream.ReplicationStream, "next", said)
+
+    class Dying(Publisher):
+        def commit(self, position: Position) -> None:
+            super().commit(position)
+            stored.append(position)
+            if len(stored) in (2, 4):
+                raise KeyboardInterrupt
+
+    capture = Capture(
+        lambda: Dying(Target(broker.bootstrap, slot.name, "global"), slot.name),
+        lambda position: reader_of(slot, position),
+        SystemClock(),
+        start=start,
+    )
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            capture.run(end)
+    capture.run(end)
+    ids = [json.loads(value)["data"]["id"] for _, value in committed(broker, slot.name)[0]]
+    assert ids == list(range(1, 3501))

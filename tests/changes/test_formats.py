@@ -327,3 +327,10 @@ def test_a_message_without_such_values_says_nothing_of_types() -> None:
         *where, {"id": "1", "a": "null", "d": "1"}, types=ColumnTypes.parsed({"a": "json", "d": "numeric"})
     )
     assert b"types" not in change.as_json()
+
+
+@pytest.mark.parametrize("day", [-2147472692, 2**40])
+def test_a_day_that_no_database_has_is_refused(day: int) -> None:
+    """Debezium writes one for a date of infinity, whatever its sign."""
+    with pytest.raises(Unreadable):
+        debezium({"op": "c", "before": None, "after": {"day": day}, "source": POSTGRES}, {"id": 1}, day="Date")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +30,11 @@ _UNTOUCHED_TEXTS = {
 _UNTOUCHED_PARTS = ([_UNTOUCHED], [_UNTOUCHED_UUID], [*_UNTOUCHED.encode()], {_UNTOUCHED: _UNTOUCHED})
 _FLOATS = ("double", "float")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # Connect writes them as texts
-_EPOCH = datetime(1970, 1, 1)
+ENDS = {
+    "infinity": 9_223_372_036_825_200_000,
+    "-infinity": -9_223_372_036_832_400_000,
+}  # as PostgreSQL's driver has them
+_FIRST_YEAR, _LAST_YEAR = -4712, 5_874_897  # of PostgreSQL's dates
 # created, read by a snapshot, updated, deleted, truncated
 _OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
 Field = Mapping[str, Any]
@@ -140,10 +143,24 @@ def _scaled(raw: bytes, scale: int) -> Decimal:
     return Decimal((digits.sign, digits.digits, -scale))
 
 
+def civil(day: int) -> tuple[int, int, int]:
+    """Year (0 is 1 BC), month and day of a day since 1970: Python's own calendar ends with 9999, and begins with 1."""
+    era, rest = divmod(day + 719_468, 146_097)
+    of_era = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
+    of_year = rest - (365 * of_era + of_era // 4 - of_era // 100)
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return era * 400 + of_era + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
+
+
 def _moment(per_second: int, digits: int) -> Callable[[int], str]:
+    ends = {count * per_second // 1_000_000: word for word, count in ENDS.items()}
+
     def convert(count: int) -> str:
         seconds, rest = divmod(count, per_second)
-        return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}".rjust(19, "0") + f".{rest:0{digits}d}"
+        day, second = divmod(seconds, 86_400)
+        clock = f" {second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{rest:0{digits}d}"
+        return ends.get(count) or _day(day, clock)
 
     return convert
 
@@ -157,8 +174,12 @@ def _time(per_second: int, digits: int) -> Callable[[int], str]:
     return convert
 
 
-def _day(count: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=count)).isoformat()
+def _day(count: int, clock: str = "") -> str:
+    """As PostgreSQL prints it. A day before its first one is infinity, of which Debezium does not say the sign."""
+    year, month, day = civil(count)
+    if not _FIRST_YEAR <= year <= _LAST_YEAR:
+        raise ValueError(f"a day {count}")
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{clock}{'' if year > 0 else ' BC'}"
 
 
 def _json(text: str) -> Any:

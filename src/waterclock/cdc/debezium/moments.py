@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
+from waterclock.changes.debezium import ENDS, civil
+
 _MOMENT = re.compile(
     r"(\d{4,})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?([+-]\d\d(?::\d\d){0,2})?( BC)?", re.ASCII
 )
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?([+-]\d\d(?::\d\d){0,2})?", re.ASCII)
 _SPAN = re.compile(r"([+-]?\d+) (year|mon|day)s?")
 DAY_US = 86_400_000_000
-_ENDS = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}  # PostgreSQL's driver has them
 
 
 def days(text: str) -> int | None:
@@ -36,8 +37,8 @@ def moment_us(text: str) -> int | None:
     >>> moment_us("1970-01-01 00:00:01.5"), moment_us("1970-01-01 05:30:00+05:30")
     (1500000, 0)
     """
-    if text in _ENDS:
-        return _ENDS[text]
+    if text in ENDS:
+        return ENDS[text]
     day, found = days(text), _MOMENT.fullmatch(text)
     if day is None or found is None or found[4] is None:
         return None
@@ -65,13 +66,13 @@ def instant(text: str, digits: int) -> str | None:
     >>> instant("2024-01-02 03:04:05.000600+05:30", 6), instant("0044-03-15 00:00:00+00 BC", 0), instant("infinity", 6)
     ('2024-01-01T21:34:05.000600Z', '-0043-03-15T00:00:00Z', 'infinity')
     """
-    if text in _ENDS:
+    if text in ENDS:
         return text
     count = moment_us(text)
     if count is None:
         return None
     day, rest = divmod(count, DAY_US)
-    year, month, day = _civil(day)
+    year, month, day = civil(day)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{_clock(rest, digits)}Z"
 
@@ -143,12 +144,3 @@ def _days(year: int, month: int, day: int) -> int:
     year -= month <= 2
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719_468
-
-
-def _civil(day: int) -> tuple[int, int, int]:
-    era, rest = divmod(day + 719_468, 146_097)
-    of_era = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
-    of_year = rest - (365 * of_era + of_era // 4 - of_era // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return era * 400 + of_era + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1

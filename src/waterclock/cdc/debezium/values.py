@@ -27,6 +27,7 @@ Convert = Callable[[str], str | None]
 Form = tuple[dict[str, Any], Convert]  # a schema, and what makes a value of it
 _UNAVAILABLE = "__debezium_unavailable_value"
 _PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(NULL|"((?:[^"\\]|\\.)*)")', re.DOTALL)  # of hstore
+_CENTS = re.compile(r"[0-9][^0-9][0-9]{2}[^0-9]*$")  # of money
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 _POINT = [
@@ -165,12 +166,13 @@ def _time(of: SqlType, modes: Modes) -> Form:
 
 
 def _money(of: SqlType, modes: Modes) -> Form:
-    """Of text in the server's lc_monetary, whose last two digits are the fraction: `$1,234.56`, `-1.234,56 €`."""
+    """Of text in the server's lc_monetary: `$1,234.56`, `-1.234,56 €`, and of a currency without a fraction `¥1,235`."""
     schema, convert = _fixed(19, 2, modes)
 
     def converted(text: str) -> str | None:
-        digits = "".join(letter for letter in text if letter in "0123456789").rjust(3, "0")
-        return convert(f"{'-' if '-' in text or '(' in text else ''}{digits[:-2]}.{digits[-2:]}")
+        digits = "".join(letter for letter in text if letter in "0123456789")
+        whole, cents = (digits[:-2], digits[-2:]) if _CENTS.search(text) else (digits, "00")
+        return convert(f"{'-' if '-' in text or '(' in text else ''}{whole}.{cents}")
 
     return schema, converted
 
@@ -232,8 +234,9 @@ def _domain(form: ColumnForm, of: SqlType) -> ColumnForm:
 
 def _array(form: ColumnForm, of: SqlType) -> ColumnForm:
     def convert(text: str) -> str | None:
+        printed = json.loads(text)
         try:
-            found = _items(iter(json.loads(text).rpartition("=")[2]), form, of)
+            found = _items(iter(printed[printed.find("{") :]), form, of)  # its bounds may stand before: [0:1]={1,2}
         except StopIteration:
             return None
         return "[" + ",".join(found) + "]"

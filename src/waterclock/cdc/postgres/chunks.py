@@ -92,6 +92,7 @@ class SlotChunks:
         with errors_of_postgres(slot):
             self._asking = connected(slot)
             self._unseen = unseen(self._asking)
+        self._doubted = set(self._unseen)  # of these it is not known whether the log gave them out before
 
     def is_between(self) -> bool:
         return self._reader.is_between()
@@ -108,6 +109,7 @@ class SlotChunks:
         if self._view is not None and self._view.shows(number):
             return
         self._unseen.add(number)
+        self._doubted.discard(number)
         chunk = chunks.get(f"{record.database}.{record.table}")
         if chunk is None or isinstance(record, DeadLetter):
             return
@@ -156,6 +158,10 @@ class SlotChunks:
 
     def _read(self, rests: Mapping[str, OlderRest], rows: int) -> list[Chunk]:
         chunks, names = list[Chunk](), {table: self._parts(table) for table in rests}
+        if self._doubted:  # before the view: who is idle in its transaction by now had not begun to commit
+            over = self._doubted - unseen(self._asking)
+            self._doubted -= over
+            self._unseen -= over
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
             self._asking.execute("set local lock_timeout = '1s'")

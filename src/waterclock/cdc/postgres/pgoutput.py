@@ -120,8 +120,8 @@ class Decoder:
         return self._settled
 
     def moved(self, lsn: int) -> Iterator[Item]:
-        """Everything up to there was sent, and taken."""
-        if not self.is_inside and lsn > self.lsn:
+        """Everything up to there was sent, and taken; a place that has half of a transaction behind it stays."""
+        if self.is_between() and lsn > self.lsn:
             self.lsn = lsn
             yield SourceMark.MOVED
 

@@ -146,13 +146,21 @@ class Publication:
                 "it (ALTER PUBLICATION), ask for less (--tables), or take it as it is: --as-published"
             )
 
+    def unlogged(self, wanted: TableFilter) -> list[str]:
+        """Of rule 2."""
+        return [table.name for table in self.there if table.persistence == "u" and wanted(table.schema, table.table)]
+
+    def lacks(self, wanted: TableFilter, held: Held | None) -> list[str]:
+        """What may become otherwise while it is read."""
+        return self.left_out(wanted, held) + self.unlogged(wanted)
+
     def tell(self, wanted: TableFilter, held: Held | None) -> None:
         """What is left out although it was not refused."""
         if said := "; ".join(self.left_out(wanted, held)):
             log.warning(
                 "The publication %s leaves something out: %s. It does not come (--as-published).", self.name, said
             )
-        if unlogged := [t.name for t in self.there if t.persistence == "u" and wanted(t.schema, t.table)]:
+        if unlogged := self.unlogged(wanted):
             log.warning("Unlogged, so nothing of them comes: %s.", ", ".join(unlogged))
         roots = [name for name, t in self.tables.items() if t.partitioned and wanted(*name.split(".", 1))]
         if self.by_root and roots:

@@ -12,7 +12,7 @@ Rule 2: what PostgreSQL cannot decode, because its publication was not there whe
         was committed before it has come by then, and the way past it is told (--skip-to).
 Rule 3: where nothing wanted is written the place moves on with the server's word, so that its WAL does not pile up.
 Rule 4: a table that was made anew, and has no row yet, is not in the log: the catalog is asked at each start, and every
-        LOOK_S (pgoutput.py, rule 5).
+        LOOK_S (pgoutput.py, rule 5). Nor is what a publication leaves out since it was altered: that is told as soon.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import psycopg
 
-from waterclock.cdc.agreement import FROM_NOW, NEVER, Terms, agreed
+from waterclock.cdc.agreement import FROM_NOW, NEVER, WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import Held, HeldTable
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import older_rows
@@ -71,7 +71,8 @@ class SlotReader:
         refusal: Refusal = stop,
         terms: Terms | None = None,
     ) -> None:
-        self._slot, self._terms, self._clock = slot, terms or Terms(), clock
+        self._slot, self._terms, self._clock, self._wanted = slot, terms or Terms(), clock, wanted
+        self._lacks = list[str]()  # what does not come, as it was told last
         with ExitStack() as opened, errors_of_postgres(slot):
             self._asking = opened.enter_context(connected(slot))
             self._check(position)
@@ -120,8 +121,17 @@ class SlotReader:
     def _look(self) -> None:
         """Rule 4: which tables are unlike, and how far the log is by now, which has what became of them."""
         self._looks_s = self._clock.monotonic_s() + LOOK_S
+        self._compare()
         self._unlike = self._decoding.unlike(dict(self._asking.execute(_NUMBERS, (self._slot.publication,)).fetchall()))
         self._unlike_at = lsn_number(end_of_log(self._asking)) if self._unlike else 0
+
+    def _compare(self) -> None:
+        """Tell what does not come any more since the publication was looked at last."""
+        with suppress(UsageError):  # there is none now: the stream says so where something is written without it
+            publication, held = looked_at(self._asking, self._slot.publication), self._decoding.position().held
+            if (lacks := publication.lacks(self._wanted, held)) != self._lacks:
+                self._lacks = lacks
+                publication.tell(self._wanted, held)
 
     def _unlogged(self) -> Iterator[Item]:
         """What rule 4 brings, where the reader stands."""
@@ -225,14 +235,17 @@ class SlotReader:
             if former.tables.get(name, own).mark == held.tables.get(name, own).mark
         }
         met = set(kept.values())  # one of these under a new name is not met under that one yet
-        return held.with_numbers({name: number for name, number in now.items() if number not in met} | kept)
+        held = held.with_numbers({name: number for name, number in now.items() if number not in met} | kept)
+        self._lacks = publication.lacks(wanted, held)
+        return held
 
     def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""
         table, held = f"{schema}.{name}", self._decoding.position().held
         if held is None or held.holds(table) or (self._before is not None and self._before.holds(table)):
             return ""
-        if self._terms.new_tables == FROM_NOW and table in looked_at(self._asking, self._slot.publication).tables:
+        goes_on = self._terms.new_tables == FROM_NOW or self._terms.snapshot == WHEN_NEEDED
+        if goes_on and table in looked_at(self._asking, self._slot.publication).tables:
             raise ConnectionLost(f"{table} came into the publication {self._slot.publication}: it is looked at anew.")
         return (
             f"it came into the publication {self._slot.publication} while it was read: what it had before would not come. "

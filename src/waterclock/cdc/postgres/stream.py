@@ -7,7 +7,8 @@ decodes, and is told how far all is safe; so nothing is asked for, and nothing i
 
 Rule 1: `flushed` is what was confirmed, and nothing more: up to there the server may throw its log away.
 Rule 2: a server that has nothing to say is asked every ASKED_S how far it is. One that does not answer for GONE_S is
-        gone: before PostgreSQL 15 it is silent while it decodes a large transaction of which nobody wants a row.
+        gone. While it decodes one transaction of which nobody wants a row it is silent for half of wal_sender_timeout, and
+        before PostgreSQL 16 until its end, if that has much DDL: so as long as that setting says is waited for too.
 Rule 3: one stream reads a slot. After a kill the server holds it for a moment: that is waited for, up to HELD_S.
 Rule 4: the end is said to the server and its answer is waited for, up to END_S: then what was confirmed is stored there,
         and the slot is free.
@@ -32,6 +33,7 @@ _AGAIN_S = 0.1
 _STREAMING = 140_000  # the version from which on a large transaction may come before its commit
 _EPOCH_MS = 946_684_800_000  # 2000-01-01, from which PostgreSQL counts
 _DATA, _ALIVE = b"w", b"k"
+_TIMEOUT_MS = "select setting::bigint from pg_settings where name = 'wal_sender_timeout'"
 
 
 class ReplicationStream:
@@ -48,6 +50,8 @@ class ReplicationStream:
             if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
                 # PostgreSQL would refuse all that is no UTF-8
                 self._connection.execute("set client_encoding to 'SQL_ASCII'")
+            (timeout_ms,) = self._connection.execute(_TIMEOUT_MS).fetchone() or (0,)
+            self._gone_s = max(GONE_S, timeout_ms / 1000)  # rule 2
             self._start(slot, place)
             self._waiting.register(self._libpq.socket, selectors.EVENT_READ)
         except BaseException:
@@ -119,8 +123,11 @@ class ReplicationStream:
     def _ask(self) -> None:
         """Rule 2."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._heard_s >= GONE_S:
-            raise ConnectionLost(f"PostgreSQL has not said how far it is for {GONE_S:.0f} seconds.")
+        if now_s - self._heard_s >= self._gone_s:
+            raise ConnectionLost(
+                f"PostgreSQL has not said how far it is for {self._gone_s:.0f} seconds. If it decodes one transaction for "
+                "longer, set wal_sender_timeout higher (ALTER ROLE): so long is waited."
+            )
         if now_s - self._asked_s >= ASKED_S:
             self._asked_s = now_s
             self._say(wants_answer=True)

@@ -4,7 +4,8 @@ visible in another order than they stand there, and later, under synchronous rep
 Rule 1: a view says it itself (pg_current_snapshot): xmin, xmax, and what runs between them. pgoutput tells a transaction's
         number, in 32 of its 64 bits.
 Rule 2: what has a number holds the lock on it until queries see what it did. So what was given out before a start, and is
-        not seen yet, is found among the locks; whoever is idle in its transaction has not begun to commit.
+        not seen yet, is found among the locks; whoever is idle in its transaction has not begun to commit. Nor has one that
+        is prepared (its lock is nobody's) while nobody says COMMIT PREPARED, which is always a statement of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _BITS = 1 << 32
 _HELD = (
     "select l.transactionid::text::bigint from pg_locks l left join pg_stat_activity a on a.pid = l.pid "
     "where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted "
-    "and coalesce(a.state, '') not in ('idle in transaction', 'idle in transaction (aborted)')"
+    "and coalesce(a.state, '') not in ('idle in transaction', 'idle in transaction (aborted)') "
+    "and (l.pid is not null or exists (select from pg_stat_activity where pid <> pg_backend_pid() "
+    "and state is distinct from 'idle' and (query ~* 'prepared' or query = '<insufficient privilege>' or query = '' "
+    "and (backend_type = 'client backend' or backend_type like 'logical replication%worker'))))"
 )
 
 
