@@ -105,3 +105,12 @@ def test_options_that_mean_what_is_so_already_are_taken(file: Path) -> None:
         'delimiter = ";"\nencoding = "utf-8"\ntimeZone = "UTC"\nmode = "PERMISSIVE"\nenforceSchema = true',
     )
     assert run_locally(file).totals["dead_letters"] == 3
+
+
+def test_letters_with_which_compressed_files_begin_are_letters(file: Path) -> None:
+    # a key that began with BZh made its whole file one dead letter, whose remedy was to decompress it
+    change(file, "header = true\n", "")
+    for each in (file.parent / "in").iterdir():
+        each.write_text("".join(f"BZh9{line}\n" for line in each.read_text().splitlines()[1:-1]))
+    summary = run_locally(file)
+    assert (summary.totals["events"], summary.totals["dead_letters"]) == (len(orders(40)), 0)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -27,6 +30,7 @@ from waterclock.local import topics
 from waterclock.local.command import configured
 from waterclock.local.snapshots import NAME, Written
 from waterclock.local.topics import TopicSource
+from waterclock.sinks.sqlite.sqlite import SQLiteSink
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
@@ -285,3 +289,87 @@ def test_what_is_lost_at_the_end_is_said_or_gone_over(
         until(is_noticed, "nothing was noticed")
     counted = [json.loads(row[3]) for row in batches(file)]
     assert sum(each.get("events", 0) for each in counted) == len(orders(40)), "nothing is read twice"
+
+
+# One pipeline that runs more than once
+
+
+def table_of_letters(file: Path) -> list[tuple[int, str, int]]:
+    with closing(sqlite3.connect(file.parent / "out.db")) as db:
+        return db.execute("SELECT batch_id, file, line FROM results_dead_letters ORDER BY rowid").fetchall()
+
+
+def test_one_to_the_end_behind_a_live_run_reads_to_the_end(kafka_broker: Broker, topic: str, file: Path) -> None:
+    # the reading that stood at the end was asked, and what it had not got within a tenth of a second was passed over
+    with closing(configured(load(file))) as pipeline, ThreadPoolExecutor(1) as thread:
+        run = thread.submit(pipeline.run, live=True)
+        counts(pipeline, "records", RECORDS)
+        pipeline.end()
+        run.result(60)
+        slow = kafka_broker.faults.delay("Fetch", 400, topic=topic)
+        time.sleep(0.2)  # what waits at the broker comes back
+        Sender(kafka_broker.bootstrap, topic).put("damaged")
+        pipeline.run()
+        slow.clear()
+        assert pipeline.statistics().count("dead_letters") == 1
+
+
+def test_a_live_run_behind_one_to_the_end_finds_new_partitions(kafka_broker: Broker, topic: str, file: Path) -> None:
+    # where the topics ended when the first one began was the end of the second one too
+    with closing(configured(load(file))) as pipeline, ThreadPoolExecutor(1) as thread:
+        pipeline.run()
+        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(WAIT_S)
+        Sender(kafka_broker.bootstrap, topic).put("damaged", partition=3)
+        run = thread.submit(pipeline.run, live=True)
+        try:
+            counts(pipeline, "dead_letters", 1)
+        finally:
+            pipeline.end()
+        run.result(60)
+
+
+def test_a_crash_behind_a_topic_that_was_made_anew_where_a_loss_is_gone_over_stops_no_start(
+    kafka_broker: Broker, topic: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the checkpoint knew the topic by what it was when the run began, and the start took all for read of that one
+    change(file, "per_batch = 30", 'per_batch = 30\non_loss = "go on"')
+    sender = Sender(kafka_broker.bootstrap, topic)
+
+    def put_until(is_so: Callable[[], object]) -> None:
+        def is_so_now() -> object:
+            sender.put("damaged")
+            return is_so()
+
+        until(is_so_now, "it goes on")
+
+    crash = pytest.raises(ZeroDivisionError)
+    with crash, living(file) as (pipeline, run):
+        counts(pipeline, "records", RECORDS)
+        monkeypatch.setattr(module, "turns", lambda *_: 0)  # no bucket is written because it is time
+        away = kafka_broker.faults.drop("Fetch", times=None, topic=topic)
+        time.sleep(0.2)  # what waits at the broker comes back
+        made_anew(kafka_broker, topic)
+        away.clear()
+        for least in (1, 2):
+            put_until(partial(lambda least: pipeline.statistics().count("dead_letters") >= least, least))
+        monkeypatch.setattr(SQLiteSink, "commit", lambda sink: 1 / 0)
+        put_until(run.done)
+    monkeypatch.undo()
+    read = table_of_letters(file)
+    assert replayed(file) > 0
+    assert table_of_letters(file)[: len(read)] == read
+    assert len(table_of_letters(file)) > len(read) > 1
+
+
+def test_a_start_that_was_refused_is_refused_again(kafka_broker: Broker, topic: str, file: Path) -> None:
+    # the second one took what the first one had looked at for looked at
+    run_locally(file)
+    made_anew(kafka_broker, topic)
+    Sender(kafka_broker.bootstrap, topic).orders(orders(80))
+    before = batches(file)
+    with closing(configured(load(file))) as pipeline:
+        for _ in range(2):
+            with pytest.raises(StateMismatch, match="was made anew since"):
+                pipeline.run()
+    assert batches(file) == before

@@ -90,6 +90,19 @@ def test_what_a_run_needs_no_more_is_folded_in_each_sink(
         run_locally(file)
 
 
+def test_who_wakes_up_behind_a_fold_writes_no_batch_again(file: Path, store: Store) -> None:
+    # the row by which its batch was known had become one with those behind it
+    run_locally(into(file, store))
+    with closing(configured(load(file))) as pipeline:
+        pipeline.check()
+        sink, (*_, (last, _)) = pipeline._outlets.only().sink, recorded(pipeline)
+        sink.fold(pipeline._query, last)
+        before = found(store)
+        late = replace(batch(last - 1, pipeline._query), results=pipeline._schema.empty_table())
+        assert not apply_once(sink, late)
+    assert found(store) == before
+
+
 def recorded(pipeline: LocalPipeline) -> list[tuple[int, str | None]]:
     return pipeline._outlets.inputs(pipeline._query)
 

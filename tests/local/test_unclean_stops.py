@@ -16,6 +16,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.command import configured, start_over
 from waterclock.local.snapshots import NAME, Snapshots, Written
 from waterclock.sinks.sqlite.sqlite import SQLiteSink
+from waterclock.streaming.checkpoint import MARK, OVER
 from waterclock.streaming.state.bucket import StoredBucket
 from waterclock.streaming.toml.config import load
 
@@ -156,3 +157,20 @@ def test_a_pipeline_runs_again_and_not_behind_a_failure(tmp_path: Path, monkeypa
     assert not table(file.parent)
     run_locally(file)
     assert table(file.parent)
+
+
+@pytest.mark.parametrize("name", [*TOLD, OVER, MARK])
+def test_what_a_kill_leaves_of_a_note_goes_with_the_checkpoint(file: Path, name: str) -> None:
+    # it was another thing in the folder, so that --fresh was refused
+    (file.parent / "checkpoint" / f".{name}.new").touch()
+    start_over(load(file))
+    assert not (file.parent / "checkpoint").exists()
+
+
+def test_what_a_kill_leaves_of_the_first_note_can_be_started_over(tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(8), 2)
+    (tmp_path / "checkpoint").mkdir()
+    for name in ("waterclock.lock", ".waterclock.sink.new"):
+        (tmp_path / "checkpoint" / name).touch()
+    start_over(load(file))
+    assert run_locally(file).batches > 2

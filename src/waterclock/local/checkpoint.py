@@ -50,8 +50,9 @@ _OF_SPARK = (
     'the checkpoint {} is that of engine = "spark": carry its state over with waterclock state move PIPELINE.toml --engine '
     "local, or name another checkpoint in [pipeline] and another table in [sink], or go on with that engine"
 )
-_OURS = frozenset({NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, NOTES, OVER, MARK})
-_NAMES = Names(lambda name: name in _OURS or name.startswith(ASIDE), frozenset({NOTES, SERVED}))
+_WRITTEN = {SERVED, NOTES, OVER, MARK}
+_OURS = _WRITTEN | {f".{name}.new" for name in _WRITTEN} | {NAME, f"{NAME}-wal", f"{NAME}-shm", LOCK}
+_NAMES = Names(lambda name: name in _OURS or name.startswith(ASIDE), frozenset({NOTES, SERVED, f".{SERVED}.new"}))
 
 
 def is_local(checkpoint: Any) -> bool:
@@ -106,6 +107,7 @@ class LocalCheckpoint:
         """If it is made out of the checkpoint `old`, it is begun anew: what a killed try left there says nothing."""
         self._old = old
         self.path, self._owner, self._removal = path, owner_of(path), Removal(path, _NAMES)
+        self._snapshots: Snapshots | None = None
         self._notes: dict[str, Any] = {}
         self._first: Any = {}
         self._identity: Any = {}
@@ -147,18 +149,16 @@ class LocalCheckpoint:
         self._removal.serves(sink)
 
     def snapshots(self) -> Snapshots:
-        """The file of its buckets, opened."""
-        return Snapshots(self.path / NAME)
+        """The file of its buckets, opened once."""
+        self._snapshots = self._snapshots or Snapshots(self.path / NAME)
+        return self._snapshots
 
-    def begin(self, query: str) -> None:
-        """Write down what must be the same from here on."""
+    def begin(self, query: str, first: Place | None = None, identity: Mapping[str, str] | None = None) -> None:
+        """Write down what must be the same from here on. `first`: of a state that comes from another checkpoint, where its
+        first batch began; `identity`: the source's, if it is another one now."""
+        self._first, self._identity = first or self._first, identity or self._identity
         self._notes |= {"query": query, "first": self._first, "identity": self._identity}
         write(self.path / NOTES, json.dumps(self._notes, indent=1))
-
-    def carry(self, query: str, first: Place) -> None:
-        """`begin`, of a state that comes from another checkpoint, whose first batch began at `first`."""
-        self._first = first
-        self.begin(query)
 
     @property
     def first(self) -> Place:
@@ -177,6 +177,8 @@ class LocalCheckpoint:
 
     def close(self) -> None:
         """Let it go."""
+        if self._snapshots is not None:
+            self._snapshots.close()
         self._owner.let_go()
 
 

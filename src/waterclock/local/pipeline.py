@@ -28,7 +28,7 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -42,7 +42,7 @@ from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import Kept, LocalCheckpoint, settings_with
 from waterclock.local.outlets import Outlets
 from waterclock.local.record import Record, begin_of, record_of
-from waterclock.local.snapshots import Snapshots, Written
+from waterclock.local.snapshots import Written
 from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets, Outcome
 from waterclock.rules.engine import NO_WATERMARK
@@ -80,6 +80,7 @@ class Made:
     written: list[Written]
     newest_us: int | None
     seconds: float
+    anew: Mapping[str, str]
 
 
 class LocalPipeline:
@@ -100,8 +101,7 @@ class LocalPipeline:
         self._last_us = CLOSING_US - watermark_delay_us
         self._clock = clock
         self._gathering = Gatherer(name, clock)
-        self._ended, self._has_failed = StopEvent(), False
-        self._snapshots: Snapshots | None = None
+        self._ended, self._has_failed, self._is_checked = StopEvent(), False, False
         self._totals: dict[str, int] = {}
         self._batches = self._events = self.replayed = self._folded = 0
 
@@ -125,7 +125,7 @@ class LocalPipeline:
 
     def check(self) -> None:
         """Steps 1 and 2, and what must be right before: UsageError, StateMismatch or EnvironmentMissing."""
-        if self._snapshots is not None:
+        if self._is_checked:
             return
         self.check_source()
         self._checkpoint.take(self._settings, self._outlets.place, self._source)
@@ -150,6 +150,7 @@ class LocalPipeline:
                 "now was never read. Start over with --fresh, or name another checkpoint and another table"
             )
         self._checkpoint.begin(self._query)
+        self._is_checked = True
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
         """Read what there is and close; with `live`, go on until `end`, Ctrl-C, or the close of all of the source."""
@@ -180,7 +181,6 @@ class LocalPipeline:
     def kept(self) -> Kept:
         """What another engine goes on from; UsageError or StateMismatch if its buckets lack what the sink has."""
         self.check()
-        assert self._snapshots is not None
         only, at, records, path = self._outlets.only(), self._buckets.at(), self._records(), self._checkpoint.path
         self._refuse_others(records, at)
         if self._batch < 0:
@@ -205,8 +205,6 @@ class LocalPipeline:
     def close(self) -> None:
         """End of use."""
         self._source.close()
-        if self._snapshots is not None:
-            self._snapshots.close()
         self._outlets.close()
         self._checkpoint.close()
 
@@ -217,7 +215,6 @@ class LocalPipeline:
     # a start -------------------------------------------------------------------------------------------------
 
     def _begin(self, live: bool) -> None:
-        assert self._snapshots is not None
         first, at = self._checkpoint.first, self._buckets.at()
         records = self._records()
         self._refuse_others(records, at)
@@ -235,8 +232,7 @@ class LocalPipeline:
             raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
 
     def _records(self) -> dict[int, Record]:
-        told = self._outlets.inputs(self._query)
-        return {batch: record_of(text, self._outlets.describe()) for batch, text in told}
+        return {batch: record_of(text, self._outlets.describe()) for batch, text in self._outlets.inputs(self._query)}
 
     def _refuse_others(self, records: dict[int, Record], at: int) -> None:
         """Rule 5, and a log that is not whole."""
@@ -262,7 +258,6 @@ class LocalPipeline:
             )
 
     def _replay(self, number: int, record: Record) -> None:
-        assert self._snapshots is not None
         given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
         began_s, ruled = self._clock.monotonic_s(), self._buckets.apply(number, given)
         self.replayed += 1
@@ -314,13 +309,13 @@ class LocalPipeline:
             given = Input(start, clock)
         self._place = given.place
         ruled = self._buckets.apply(number, given)
-        written = [*ruled.written, *self._due()]
+        written = [*ruled.written, *(self._buckets.all_written() if given.anew else self._due())]
         came = self._buckets.watermarks.dump(), closes, given.read()
         record = Record(self._digest, self._version, start, given.place, *came)
         now_s = self._clock.monotonic_s()
         batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
         self._moment_s = now_s
-        return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
+        return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s, given.anew)
 
     def _due(self, is_behind: bool = True) -> list[Written]:
         now_s = self._clock.monotonic_s()
@@ -362,12 +357,13 @@ class LocalPipeline:
         times = (batch.watermark_us, made.newest_us)
         self._gathering.took(batch.batch_id, written.counters, self._totals, times, phases, None, batch.dead_letters)
         self._keep(made.written)  # 6
+        if made.anew:  # no start needs what was there before
+            self._checkpoint.begin(self._query, identity=made.anew)
         if self._report is not None:
             done = self._totals.get(self._source.unit, 0)
             self._report(Progress(batch.batch_id, self._totals, done, done, self._source.unit, batch.watermark_us))
 
     def _keep(self, written: list[Written]) -> None:
-        assert self._snapshots is not None
         if not written:
             return
         self._kept |= {each.bucket: each.batch_id for each in written}

@@ -8,7 +8,8 @@ Rule 1: a bucket is replaced whole, in one transaction.
 Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy. It is
         removed before the sink gets another batch of that number, and not by a start that is refused.
 Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source. SQLite sees
-        damage to its pages; each row has a checksum beside it, of which rows of older versions have none.
+        damage to its pages, and tables that are none of these; each row has a checksum beside it, those of older versions
+        have none.
 Rule 4: two things outlast a power cut: a snapshot behind which the sink forgets what was read, and what rule 2 removed.
 """
 
@@ -37,6 +38,7 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS shelf (bucket INTEGER, number INTEGER, blob BLOB, PRIMARY KEY (bucket, number))
         WITHOUT ROWID;
 """
+_COLUMNS = {"bucket": "bucket, query, batch, engine, rows", "shelf": "bucket, number, blob"}
 _SUMMED = "{0}, checksum({0})"
 _IS_WHOLE = "(checksum IS NULL OR checksum = checksum({}))"
 
@@ -78,9 +80,9 @@ class Snapshots:
         self._path, self._lock = path, Lock()
         try:
             self._db = self._opened()
-        except sqlite3.OperationalError as error:  # no room, no right, another's lock: it says nothing of the file
-            raise self._failing(error) from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # whose words are no text
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise self._failing(error) from None  # no room, no right, another's lock: it says nothing of the file
             self._set_aside(error)
             self._db = self._opened()
 
@@ -110,7 +112,7 @@ class Snapshots:
         return {number: self.blob(bucket, number) for (number,) in numbers}
 
     def blob(self, bucket: int, number: int) -> bytes:
-        asked = f"SELECT blob FROM shelf WHERE bucket = ? AND number = ? AND {_IS_WHOLE.format('bucket, number, blob')}"
+        asked = f"SELECT blob FROM shelf WHERE bucket = ? AND number = ? AND {_IS_WHOLE.format(_COLUMNS['shelf'])}"
         with self._errors(), self._lock:
             found = self._db.execute(asked, (bucket, number)).fetchone()
         if found is None:
@@ -139,11 +141,12 @@ class Snapshots:
         try:
             db.executescript(_TABLES)
             db.create_function("checksum", -1, _checksum)
-            for table in ("bucket", "shelf"):
+            for table, columns in _COLUMNS.items():
                 with suppress(sqlite3.OperationalError):  # it has it
                     db.execute(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
+                db.execute(f"EXPLAIN INSERT INTO {table} SELECT {columns}, checksum FROM {table}")
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            is_whole = _IS_WHOLE.format("bucket, query, batch, engine, rows")
+            is_whole = _IS_WHOLE.format(_COLUMNS["bucket"])
             ((wrong,),) = db.execute(f"SELECT count(*) FROM bucket WHERE NOT {is_whole}")
             if found != "ok" or wrong:
                 raise sqlite3.DatabaseError(f"{wrong} buckets are not as written" if wrong else found)
@@ -173,7 +176,7 @@ class Snapshots:
             "start again: what was committed stays, and the run goes on behind it"
         )
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: Exception) -> None:
         names = (f"{ASIDE}{number}" for number in count(1))
         aside = next(path for path in map(self._path.with_name, names) if not path.exists())
         log.warning(

@@ -39,7 +39,7 @@ _MS = 1000  # Spark counts its watermark in milliseconds, and so do files here
 @dataclass(slots=True)
 class Input:
     """A batch: `place` is where it ended, `clock` the watermark that each partition allows now; one that is full left
-    something behind it."""
+    something behind it. `anew`: the source's identity, if it is another one since the batch before."""
 
     place: Place
     clock: Clock
@@ -47,6 +47,7 @@ class Input:
     dead: list[pa.Table] = field(default_factory=list)
     counters: Mapping[str, int] = field(default_factory=dict)
     is_full: bool = False
+    anew: Mapping[str, str] = field(default_factory=dict)
 
     def read(self) -> dict[str, int]:
         """How much it brought."""

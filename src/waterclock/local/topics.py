@@ -54,6 +54,7 @@ class TopicSource(Source):
         self._planner = Planner(self._client, topics.topics, topics.starting, None, topics.on_loss)
         self._at: Place = {}
         self._ids: Mapping[str, str] = {}
+        self._anew: Mapping[str, str] = {}  # the ids since others were there, till a batch says so
         self._same_until_s = 0.0
         self._tail: Tail | None = None
         self.where = ", ".join(topics.topics)
@@ -91,24 +92,23 @@ class TopicSource(Source):
         return found
 
     def begin(self, places: Sequence[Place], live: bool) -> None:
-        self._at = places[-1]
-        if live:
-            self._tail = Tail(client_for(settings_of(self._topics), PATIENCE_S))
-        else:
-            there = self._client.partitions(self._topics.topics)
-            ending = self._topics.ending
-            found = resolved(self._client, ending, () if isinstance(ending, Mapping) else there)
+        topics, self._at = self._topics, places[-1]
+        ends: Offsets | None = None
+        if self._tail is not None:  # of a run before
+            self._tail.close()
+        self._tail = Tail(client_for(settings_of(topics), PATIENCE_S)) if live else None
+        if not live:
+            there = self._client.partitions(topics.topics)
+            found = resolved(self._client, topics.ending, () if isinstance(topics.ending, Mapping) else there)
             ends = {**self._client.ends(there), **found}
-            self._planner = Planner(
-                self._client, self._topics.topics, self._topics.starting, ends, self._topics.on_loss
-            )
+        self._planner = Planner(self._client, topics.topics, topics.starting, ends, topics.on_loss)
 
     def take(self) -> Input | None:
         tail, most = self._tail, self._topics.per_batch
         if tail is not None and tail.at:
             ends = self._planner.ends(tail.at, most) if self._planner.is_due else None
             if ends is not None:
-                self._refuse_another()
+                self._look_for_another()
             if ends is not None and not self._brings(tail, ends):
                 return self._planned(tail.at, ends)
             if (came := tail.take(most)) is not None:
@@ -120,37 +120,39 @@ class TopicSource(Source):
 
     def _brings(self, tail: Tail, ends: Offsets) -> bool:
         """Whether the tail will bring, and soon, all that the planner says."""
-        return (
-            tail.at.keys() == ends.keys()
-            and all(ends[place] >= at for place, at in tail.at.items())
-            and self._are_near(tail.at, ends)
-        )
+        is_behind = tail.at.keys() == ends.keys() and all(ends[place] >= at for place, at in tail.at.items())
+        return is_behind and self._are_near(tail.at, ends)
 
     def _are_near(self, before: Offsets, ends: Offsets) -> bool:
         return sum(map(len, ranges(before, ends))) < min(CHUNK, self._topics.per_batch)
 
     def _planned(self, before: Offsets, ends: Offsets) -> Input | None:
         """A batch as far as the planner says; a live run that was not far from the end stays there."""
-        self._refuse_another()
+        if any(at > ends.get(place, -1) for place, at in before.items()):
+            self._same_until_s = 0.0  # what was lost may be the topic
+        self._look_for_another()
         made = self._next(self._fetched(before, ends, self._topics.on_loss), ends, self._planner.has_more)
         if self._tail is not None:
             self._tail.stand(ends if self._are_near(before, ends) else {})
         return made
 
-    def _refuse_another(self) -> None:
-        """Rule 3: StateMismatch."""
+    def _look_for_another(self) -> None:
+        """Rule 3: StateMismatch, if nothing may be lost."""
         now_s = self._client.clock.monotonic_s()
-        if now_s < self._same_until_s or not self.refuses_another:
+        if now_s < self._same_until_s:
             return
         self._same_until_s = now_s + SAME_FOR_S
         found: Mapping[str, str] = {}
         with suppress(WaterclockError):
             found = self.identity()
-        if anew := [topic for topic, known in found.items() if known != self._ids[topic]]:
+        anew = [topic for topic, known in found.items() if known != self._ids[topic]]
+        if anew and self.refuses_another:
             raise StateMismatch(
                 f"the topic {anew[0]} was made anew while it was read: some of what is in it now was never read. Start "
                 "over with --fresh, or name another checkpoint and another table"
             )
+        if anew:
+            self._ids = self._anew = found
 
     def _next(self, parts: Iterable[Records], ends: Mapping[Partition, int], is_full: bool) -> Input | None:
         """The batch that goes on up to there; None if that is where the one before ended."""
@@ -159,12 +161,11 @@ class TopicSource(Source):
             return None
         self._at = place
         made = batch_of(parts, start, place, self._layout, self._own)
-        made.is_full = is_full
+        made.is_full, made.anew, self._anew = is_full, self._anew, {}
         return made
 
     def again(self, start: Place, place: Place) -> Input:
-        # without what is gone the state would be another one
-        parts = self._fetched(from_json(start), from_json(place), "fail")
+        parts = self._fetched(from_json(start), from_json(place), "fail")  # or the state would be another one
         try:
             return batch_of(parts, start, place, self._layout, self._own)
         except WaterclockError as error:

@@ -123,9 +123,6 @@ class MemoryCheckpoint(LocalCheckpoint):
         super().__init__(Path(":memory:"))
 
     def take(self, settings: Mapping[str, Any], sink: str, source: Source) -> None:
-        self._first = source.first()
+        self._first, self._snapshots = source.first(), Snapshots(self.path)
 
-    def snapshots(self) -> Snapshots:
-        return Snapshots(self.path)
-
-    def begin(self, query: str) -> None: ...
+    def begin(self, query: str, first: Any = None, identity: Any = None) -> None: ...

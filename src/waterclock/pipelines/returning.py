@@ -135,7 +135,7 @@ def _noted(checkpoint: LocalCheckpoint, source: Any, config: Config, sink: str, 
     assert config.rules is not None, "refused"
     settings, digest = settings_with(source, config.rules, config.watermark_delay_us, config.local.buckets)
     checkpoint.take(settings, sink, source)
-    checkpoint.carry(query, stop.first)
+    checkpoint.begin(query, stop.first)
     return digest
 
 

@@ -93,8 +93,8 @@ class KeptCheckpoint(LocalCheckpoint):
         self._node = node
 
     def snapshots(self) -> Snapshots:
-        self._node.snapshots = KeptSnapshots(self._node.pipeline.state, self._node)
-        return self._node.snapshots
+        self._snapshots = self._node.snapshots = KeptSnapshots(self._node.pipeline.state, self._node)
+        return self._snapshots
 
 
 class Ended:

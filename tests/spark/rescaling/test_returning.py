@@ -254,7 +254,7 @@ def test_all_files_that_batches_took_come_along_where_spark_has_put_its_old_entr
     assert stop.clock == {"files": 70_000}
 
 
-@pytest.mark.parametrize(("place", "name"), [(Removal, "serves"), (LocalCheckpoint, "carry")])
+@pytest.mark.parametrize(("place", "name"), [(Removal, "serves"), (LocalCheckpoint, "begin")])
 def test_what_a_killed_try_left_is_begun_anew_with_another_number_of_buckets_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
 ) -> None:

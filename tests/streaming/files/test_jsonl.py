@@ -2,6 +2,7 @@
 that cannot be read at all.
 """
 
+import bz2
 import gzip
 import json
 from datetime import UTC, datetime
@@ -174,9 +175,10 @@ def test_a_path_that_is_none_is_one_dead_letter(path: str) -> None:
     assert one_dead_letter(path).startswith("cannot be read: ")
 
 
-def test_a_compressed_file_is_dead_letters_and_no_rows(folder: Path) -> None:
-    file = folder / "file.jsonl.gz"
-    file.write_bytes(gzip.compress(GOOD * 1000, mtime=0))
+@pytest.mark.parametrize("packed", [gzip.compress(GOOD * 1000), bz2.compress(GOOD * 1000), bz2.compress(b"")])
+def test_a_compressed_file_is_dead_letters_and_no_rows(folder: Path, packed: bytes) -> None:
+    file = folder / "file.jsonl.packed"
+    file.write_bytes(packed)
     blocks = list(reading.read_file(file.as_uri(), LAYOUT))
     assert sum(block.rows.num_rows for block in blocks) == 0
     (letter,) = (letter for block in blocks for letter in block.dead.to_pylist())

@@ -188,9 +188,9 @@ class SqlSink:
             judge(stored_in(self.db.run, self.name(OWNER)) if there else None, self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
-        """See `Sink`."""
+        """See `Sink`: of a batch that was folded, a later one speaks."""
         mark = self.db.placeholder
-        query = f"SELECT 1 FROM {self.name(BATCHES)} WHERE query_id = {mark} AND batch_id = {mark}"
+        query = f"SELECT 1 FROM {self.name(BATCHES)} WHERE query_id = {mark} AND batch_id >= {mark} LIMIT 1"
         return bool(self.db.run(query, query_id, batch_id))
 
     def write(self, batch: Batch) -> Batch:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -194,7 +195,10 @@ _NEEDS: dict[pa.DataType, str] = {
 __all__ = ["BLOCK_BYTES", "TYPES", "Block", "Layout", "open_file", "read_file"]
 
 BLOCK_BYTES = 4 << 20
-_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh", b"\x04\x22\x4d\x18", b"PK\x03\x04")  # magic bytes
+# magic bytes; those of bzip2 go on behind the letters with which a line of text may begin
+_PACKED = re.compile(
+    rb"\x1f\x8b|\x28\xb5\x2f\xfd|\xfd7zXZ\0|BZh[1-9](?:1AY&SY|\x17rE8P\x90)|\x04\x22\x4d\x18|PK\x03\x04"
+)
 _OF_THE_FILE = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
@@ -268,9 +272,9 @@ def _local(path: str) -> str:
 
 
 def _is_packed(file: Any) -> bool:
-    start = file.read(6)
+    start = file.read(10)
     file.seek(0)
-    return any(start.startswith(magic) for magic in _PACKED)
+    return _PACKED.match(start) is not None
 
 
 def _whole_lines(file: Any) -> Iterator[bytes]:
