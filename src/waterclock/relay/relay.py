@@ -369,7 +369,9 @@ class Relay:
             return action(owner)
         except (ConnectionLost, StoreDamaged) as error:
             self._fail(number, error)
-            return 0
+        except OSError as error:  # no file is left to this process
+            self._fail(number, no_disk(self._context.place_of(number), error))
+        return 0
 
     def _keep_up(self, owner: Owner) -> int:
         self._counts.requests += owner.keep_up()

@@ -29,7 +29,7 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner.pace import TIMEOUT_MS
-from waterclock.relay.store import DiskRefused, Identity, PartitionStore
+from waterclock.relay.store import NO_FILE_LEFT, DiskRefused, Identity, PartitionStore
 from waterclock.relay.wire.settlement import mark_of
 from waterclock.relay.wire.topics import Topics
 
@@ -202,6 +202,9 @@ class DiskSpace:
 
 def no_disk(name: str, error: OSError) -> EnvironmentMissing:
     """The error if the files of `name` cannot even be opened."""
+    if error.errno in NO_FILE_LEFT:
+        words = f"The files of {name} cannot be opened: {error.strerror}."
+        return EnvironmentMissing(f"{words} Raise ulimit -Hn (LimitNOFILE=).")
     file = error.filename or "a file"
     return EnvironmentMissing(
         f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."

@@ -98,12 +98,12 @@ class TakeOver:
             for step in (self.lock, self.ask, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
-        except StoreDamaged as error:
-            self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
-            self.give_up()
-            raise
-        except BaseException:
-            self.give_up()
+        except BaseException as error:
+            try:
+                if isinstance(error, StoreDamaged):
+                    self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
+            finally:
+                self.give_up()
             raise
 
     @property

@@ -15,6 +15,7 @@ Rule 5: if the input was cut off, these files may be the last copy of what is pe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -56,10 +57,13 @@ class PartitionStore:
         self._place = Folder(self.folder)
         self.rebuilt: str | None = None
         self._clear()
-        try:
-            self._open()
-        except StoreDamaged as error:
-            self._begin_anew(str(error), None, False)
+        with ExitStack() as held:
+            held.callback(self.close)  # a disk that refuses leaves no lock behind
+            try:
+                self._open()
+            except StoreDamaged as error:
+                self._begin_anew(str(error), None, False)
+            held.pop_all()
 
     def _clear(self) -> None:
         self.data_position = self.settled_position = 0
