@@ -228,7 +228,8 @@ class Relay:
             self._pending.clear()
             return
         for number in given:
-            if self._stands_in.pop(number, None) is None:
+            self._stands_in.pop(number, None)
+            if number not in self.owners and number not in self._pending:
                 self._pending[number] = PendingTakeOver(self._clock)
         reads_up = any(not owner.has_caught_up for owner in self.owners.values())
         for number, lives in self._signs.orphans():
@@ -304,8 +305,9 @@ class Relay:
 
     def wait_s(self, most_s: float) -> float:
         """How long there is nothing to do, `most_s` at most."""
-        if self._pending or self._member.given:
-            return 0.0 if any(each.backoff.is_time for each in self._pending.values()) else min(most_s, 0.05)
+        if any(each.backoff.is_time for each in self._pending.values()):
+            return 0.0
+        most_s = min(most_s, 0.05) if self._pending or self._member.given else most_s
         waits = [self._wait_of(owner) for owner in self.owners.values()]
         return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
 
