@@ -62,7 +62,7 @@ def test_what_is_due_and_not_delivered_says_why_and_whose_it_is(world: World, mo
         due_for_both(world, relay, refusing)
         with monkeypatch.context() as patched:  # what is refused becomes no dead letter yet, by neither way
             patched.setattr(Doubts, "to_put_aside", lambda self: self._refused[:0])
-            none = property(lambda owner: 0, lambda owner, value: vars(owner).update(most_letters=value))
+            none = property(lambda owner: 0, lambda owner, value: vars(owner).update(most_letters=max(1, value)))
             patched.setattr(Owner, "most_letters", none, raising=False)
             step_until(lambda: passes(world) or refusing in {one.target for one in looked(relay).waits}, relay)
             found = {one.target: one for one in looked(relay).waits}
