@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import json
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -45,6 +46,12 @@ def boot() -> str | None:
 
 
 # Names and whole files
+
+
+def allow_many_files() -> None:
+    """Raise the limit of open files as far as it may be: a broker's partition holds one, a relay's dozens."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def flush_folder(folder: AnyPath) -> None:

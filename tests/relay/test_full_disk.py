@@ -16,6 +16,7 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner.context import AGAIN_NS, SAID_EVERY_NS
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.relay import Relay
+from waterclock.relay.store import PartitionStore
 
 DAY_MS = 24 * 3_600_000
 
@@ -259,3 +260,24 @@ def test_a_checkpoint_that_is_refused_is_written_when_there_is_room(world: World
     world.clock.advance_s(2)
     step_until(lambda: owner_of(relay).store.data_position == 2, relay)
     assert disk.manifests > written
+
+
+def test_a_process_that_may_open_no_file_more_goes_on_when_it_may(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay ended, with a traceback."""
+    relay = world.started()
+    owner = owner_of(relay)
+    world.send("a", "b", in_ms=0)
+
+    def none_left(store: PartitionStore, rows: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionStore, "read", none_left)
+        step_until(lambda: world.lost, relay)
+    assert "cannot be opened: Too many open files. Raise ulimit -Hn" in str(world.lost[0])
+    step_until(lambda: world.advance_ms(50) or world.values(), relay)
+    assert world.values() == ["a", "b"]
+    assert owner_of(relay) is not owner
+    assert [path.name for path in world.folder.rglob("*.aside.*")] == []

@@ -186,12 +186,17 @@ def kept_waiting(world: World, relay: Relay) -> None:
     world.advance_ms(1_500)
 
 
+def asleep(world: World, relay: Relay) -> None:
+    """A machine: its monotonic clock stood still meanwhile, and its date did not."""
+    world.clock._date_ns += 1_500_000_000
+
+
 def cut_off(world: World, relay: Relay) -> None:
     relay._member.on_error(KafkaError(KafkaError._TRANSPORT))
     world.advance_ms(900)
 
 
-@pytest.mark.parametrize("befalls", [kept_waiting, cut_off])
+@pytest.mark.parametrize("befalls", [kept_waiting, asleep, cut_off])
 def test_what_came_meanwhile_and_is_due_earlier_goes_first(
     befalls: Callable[[World, Relay], None], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

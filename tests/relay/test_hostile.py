@@ -19,6 +19,7 @@ from waterclock import cli
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.owner.log_span import LogSpan
+from waterclock.relay.store import rows
 
 AT = "1970-01-01T00:00:02.000Z"
 
@@ -141,6 +142,25 @@ def test_topics_that_are_made_up_hold_nobody_back(world: World) -> None:
     goes_on(world, relay)
     step_quietly(relay)
     assert len(world.letters()) == 300
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_topics_that_are_made_up_are_never_too_many(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    """65,536 of them ended the relay, and each one that was started after it."""
+    monkeypatch.setattr(rows, "MOST_TARGETS", 50)
+    relay = world.started()
+    for first in range(0, 120, 30):
+        for number in range(first, first + 30):
+            headers = [("deliver-to", b"nobody-%d" % number), ("delay", b"1")]
+            world._producer.produce(world.topic, b"", headers=headers)
+        world._producer.flush(60)
+        step_until(lambda: len(world.letters()) == first + 30, relay)  # noqa: B023
+    if is_restarted:
+        world.close(relay)
+        relay = world.started()
+    goes_on(world, relay)
 
 
 @pytest.mark.parametrize(("count", "size"), [(7, 20_000), pytest.param(20, 990_000, marks=pytest.mark.long(seconds=9))])

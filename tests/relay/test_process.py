@@ -4,6 +4,7 @@ that is free goes back to the system: after much was done, when nothing is to be
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
@@ -132,3 +133,26 @@ def test_a_relays_process_says_what_it_read_and_delivered(world: World, monkeypa
         world.put(value, deliver_to=world.target, deliver_at=1)
     assert process.serve(world.options()) == 0
     assert world.values() == ["a", "b", "c"]
+
+
+class Reached(Exception):
+    """As far as a test goes."""
+
+
+def test_a_relays_process_may_open_as_many_files_as_the_machine_allows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty partitions with messages of a day have more than the usual 1,024."""
+
+    def reached(*arguments: object) -> None:
+        raise Reached
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(process, "_servers", reached)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1] - 1, limits[1]))
+        with pytest.raises(Reached):
+            process.serve(world.options())
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limits[1], limits[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -142,6 +142,25 @@ def test_what_the_group_gives_to_one_that_stands_in_is_read_from_where_it_is(wor
     assert (two.owners, two._stands_in) == ({0: owner}, {})
 
 
+def test_what_came_and_went_while_it_was_to_be_taken_is_taken_when_it_comes_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An orphan waited behind another one's long take-over, the group gave it here and took it away. Given again, it had no
+    owner, and nothing of it was delivered."""
+    one, two = known(world)
+    monkeypatch.setattr(signs, "SILENT", 1_000_000)  # it is the group's word
+    die(world, one)
+    two._signs.take(0)
+    two._stands_in[0], two._pending[0] = 1 << 62, PendingTakeOver(world.clock)
+    two._member.on_given(two._member.consumer, [TopicPartition(world.topic, 0)])
+    two._member._on_taken(two._member.consumer, [TopicPartition(world.topic, 0)])
+    two.step(0)
+    assert not two._pending
+    two._member.on_given(two._member.consumer, [TopicPartition(world.topic, 0)])
+    step_until(lambda: 0 in two.owners, two)
+    delivered(world, two, "a")
+
+
 def test_one_that_was_taken_for_dead_goes_on_and_is_believed_then(world: World) -> None:
     one, two = known(world)
     said, one._signs._owned = one._signs._owned, ({}, False)

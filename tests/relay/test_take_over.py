@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.owner.context import NOTE
 from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
+from waterclock.relay.store import PartitionStore, StoreDamaged
 from waterclock.relay.store.origins import State
 from waterclock.relay.wire.settlement import settlements
 from waterclock.testing import Broker
@@ -330,3 +334,24 @@ def test_a_partition_whose_records_wait_behind_those_of_others_is_not_asked_for_
         assert "stands still" not in caplog.text
         relay._read = real  # type: ignore[method-assign]
         step_until(lambda: len(world.values()) == 7, relay)
+
+
+def test_files_that_can_neither_be_believed_nor_set_aside_are_there_for_the_next_attempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed locked: the next attempt took that for another process, and ended the relay."""
+    relay = world.started()
+    context = replace(relay._context, folder=world.folder / "other")
+
+    def damaged(take_over: TakeOver) -> None:
+        raise StoreDamaged("a test wants it")
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeOver, "verify", damaged)
+        patch.setattr(PartitionStore, "set_aside", refuse)
+        with pytest.raises(OSError, match="Input/output error"):
+            TakeOver(context, 0).run()
+    context.open_store(0).close()

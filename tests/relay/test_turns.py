@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import context
+from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.owner.turn import AT_ONCE, Turn
 from waterclock.relay.relay import BESIDE_S, Relay
 
@@ -218,6 +221,55 @@ def test_a_leader_that_is_away_does_not_hold_back_the_other_partitions_for_half_
     assert set(asked) == {0.2}
     step_until(lambda: 0 in relay.owners, relay)
     assert relay._logs._client.patience_s > 1
+
+
+class Unled:
+    """An admin client to which nobody says where a partition ends, or what a group committed."""
+
+    def __init__(self, client: Any, asked: list[float]) -> None:
+        self._client, self._asked = client, asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], request_timeout: float, **options: Any) -> Any:
+        self._asked.append(request_timeout)
+        answer = Future[Any]()
+        answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        return dict.fromkeys(asked, answer)
+
+    def list_consumer_group_offsets(self, asked: list[Any], request_timeout: float, **options: Any) -> Any:
+        self._asked.append(request_timeout)
+        return self._client.list_consumer_group_offsets(asked, request_timeout=request_timeout, **options)
+
+
+def test_what_a_take_over_asks_first_does_not_hold_back_the_other_partitions_either(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the group stands and where TOPIC.settled ends was waited for for ten seconds, at each attempt."""
+    relay, asked = wide.started(), list[float]()
+    with monkeypatch.context() as patch, relay.lock:
+        patch.setattr(relay._watcher, "client", Unled(relay._watcher.client, asked))
+        with pytest.raises(ConnectionLost, match="does not say where"):
+            TakeOver(replace(relay._context, folder=wide.folder / "other"), 0, relay._patience_s).run()
+    assert asked == [BESIDE_S, BESIDE_S]
+
+
+def test_a_partition_that_cannot_be_had_makes_nothing_of_the_others_late(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relay slept for 50 ms between two looks, whatever was due meanwhile, for as long as one had no leader."""
+    relay = wide.started()
+    monkeypatch.setattr("waterclock.relay.owner.take_over.RECONNECTING_S", (60.0,))
+    with relay.lock:
+        relay._fail(0, ConnectionLost("a test wants it"))
+    wide.send("soon", in_ms=20, partition=1)
+    step_until(lambda: relay.owners[1].next_due_ms() is not None, relay)
+    step_until(lambda: relay.wait_s(0.25) > 0, relay)
+    assert relay._pending
+    assert relay.wait_s(0.25) <= 0.02
+    wide.advance_ms(20)
+    step_until(wide.values, relay)
 
 
 def test_a_relay_that_dies_while_another_turn_is_on_its_way_leaves_no_thread_that_waits(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.security.link import LinkAccess, login_of
 from waterclock.broker.settings import SETTINGS, Settings
 from waterclock.broker.statistics import BrokerStatistics, prometheus
+from waterclock.disk import allow_many_files
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.outside import os
 from waterclock.web.option import open_server
@@ -86,12 +86,6 @@ def line(statistics: BrokerStatistics) -> str:
     if statistics.replication.lag is None:
         record["replication"]["lag"] = -1
     return json.dumps(record)
-
-
-def allow_many_files() -> None:
-    """Raise the limit of open files as far as it may be: a partition holds one, a connection one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def options_of(arguments: argparse.Namespace) -> BrokerOptions:

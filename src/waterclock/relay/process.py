@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
-from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
+from waterclock.disk import FolderLock, WithoutLocks, allow_many_files, make_folder, write_whole
 from waterclock.durations import duration_us
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.kafka.client import Client, Remedies
@@ -87,6 +87,7 @@ def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own if --embedded asks for one."""
     check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
+    allow_many_files()
     # Records come in tens of thousands and live until they are filed: after each few hundred the garbage collector would
     # look at all of them for circles, find none, and take a third of the time
     gc.freeze()

@@ -6,10 +6,10 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
         gets it.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile. What comes of a partition without an owner is thrown away.
-Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that leaves records with the client, as it takes
-        only so many at once, or in the log, as the client had no room for more, delivers nothing before it has read the
-        input to where that ends now: what came meanwhile may be due earlier. One that is on its way to an end goes on to
-        that one: it delivers, however much comes.
+Rule 3: a relay that was kept from its steps (by its date too: the other clock stops while a machine sleeps), whose way to
+        Kafka broke, or that leaves records with the client, as it takes only so many at once, or in the log, as the client
+        had no room for more, delivers nothing before it has read the input to where that ends now: what came meanwhile may
+        be due earlier. One that is on its way to an end goes on to that one: it delivers, however much comes.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
@@ -89,7 +89,7 @@ class Relay:
         self._counts, self.lock = Counts(options.hides_values), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._pending: dict[int, PendingTakeOver] = {}
-        self._gathered_ns, self._stepped_ns = 0, self._clock.monotonic_ns()
+        self._gathered_ns, self._stepped_ns, self._stepped_ms = 0, self._clock.monotonic_ns(), self._clock.wall_ms()
         self._stands_in: dict[int, int] = {}  # until when (rule 6)
         self._stops_ns: int | None = None
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
@@ -150,13 +150,14 @@ class Relay:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
         messages, member = self._read(self.wait_s(wait_s)), self._member
         with self.lock, self._logs.asking_for(self._patience_s):
-            now_ns = self._clock.monotonic_ns()
+            now_ns, now_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
             doubtful = self._hear_of_others(now_ns)
+            was_kept = max(now_ns - self._stepped_ns, (now_ms - self._stepped_ms) * 1_000_000) > GAP_NS
             for owner in self.owners.values():
                 owner.known_ns = now_ns
-                if member.connection_broke or now_ns - self._stepped_ns > GAP_NS:  # rule 3
+                if member.connection_broke or was_kept:  # rule 3
                     owner.may_have_missed_input = True
-            member.connection_broke, self._stepped_ns = False, now_ns
+            member.connection_broke, self._stepped_ns, self._stepped_ms = False, now_ns, now_ms
             done = self._ingest(messages)
             # a turn of each partition that there is something for, and what is done beside turns
             owned = list(self.owners.items())
@@ -228,7 +229,8 @@ class Relay:
             self._pending.clear()
             return
         for number in given:
-            if self._stands_in.pop(number, None) is None:
+            self._stands_in.pop(number, None)
+            if number not in self.owners and number not in self._pending:
                 self._pending[number] = PendingTakeOver(self._clock)
         reads_up = any(not owner.has_caught_up for owner in self.owners.values())
         for number, lives in self._signs.orphans():
@@ -304,8 +306,9 @@ class Relay:
 
     def wait_s(self, most_s: float) -> float:
         """How long there is nothing to do, `most_s` at most."""
-        if self._pending or self._member.given:
-            return 0.0 if any(each.backoff.is_time for each in self._pending.values()) else min(most_s, 0.05)
+        if any(each.backoff.is_time for each in self._pending.values()):
+            return 0.0
+        most_s = min(most_s, 0.05) if self._pending or self._member.given else most_s
         waits = [self._wait_of(owner) for owner in self.owners.values()]
         return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
 
@@ -369,7 +372,9 @@ class Relay:
             return action(owner)
         except (ConnectionLost, StoreDamaged) as error:
             self._fail(number, error)
-            return 0
+        except OSError as error:  # no file is left to this process
+            self._fail(number, no_disk(self._context.place_of(number), error))
+        return 0
 
     def _keep_up(self, owner: Owner) -> int:
         self._counts.requests += owner.keep_up()

@@ -228,8 +228,11 @@ def test_what_an_earlier_turn_has_left_behind_is_not_put_back_over_what_was_rewr
         assert disk.holds_all()
 
 
-def test_a_turn_while_a_full_half_is_flushed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The half is begun anew meanwhile: what is in it then has not been flushed."""
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_turns_while_a_full_half_is_flushed_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The half is begun anew meanwhile, and may be full again: what is in it then has not been flushed."""
     with room(1000):
         disk = Disk(tmp_path)
         for _ in range(2):
@@ -239,11 +242,12 @@ def test_a_turn_while_a_full_half_is_flushed_loses_nothing(tmp_path: Path, monke
         def flush(segment: Segment) -> None:
             monkeypatch.setattr(Segment, "flush", real)
             real(segment)
-            disk.append((1, b"y" * 600))
+            for turn in range(turns):
+                disk.append((1 + turn % 2, b"y" * 600))
 
         monkeypatch.setattr(Segment, "flush", flush)
         disk.log.settle()
-        disk.append((2, b"z" * 600))
+        disk.append((0, b"z" * 600))
         assert disk.log.unsettled
         disk.log.settle()
         disk.cut_power()

@@ -21,8 +21,8 @@ from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
 from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
 from waterclock.broker.net.limits import LEAST
-from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
+from waterclock.disk import allow_many_files
 
 VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # ApiVersions 0
 BIG = 900_000

@@ -140,11 +140,11 @@ class WriteAheadLog:
     def settle(self) -> None:
         """Flush the files of all that the full half has, so that it can be begun anew at once."""
         with self._lock:
-            half = 1 - self._half
+            half, first = 1 - self._half, self._first
             unflushed = dict(self._unflushed[half])
         _settle(unflushed)
         with self._lock:
-            if half != self._half:
+            if first == self._first:  # else it was begun anew meanwhile, and may be full again
                 self._unflushed[half].clear()
 
     def close(self) -> None:

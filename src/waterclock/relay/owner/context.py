@@ -29,13 +29,14 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner.pace import TIMEOUT_MS
-from waterclock.relay.store import DiskRefused, Identity, PartitionStore
+from waterclock.relay.store import NO_FILE_LEFT, DiskRefused, Identity, PartitionStore
 from waterclock.relay.wire.settlement import mark_of
 from waterclock.relay.wire.topics import Topics
 
 log = logging.getLogger("waterclock.relay")
 AGAIN_NS: Final = 1_000_000_000
 SAID_EVERY_NS: Final = 60_000_000_000
+_ANSWER_S: Final = 10.0
 # librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
 # it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
@@ -102,12 +103,14 @@ class Context:
             return self.logs.bounds(self.topics.input, partition)[0]
         return None
 
-    def committed(self, partition: int) -> GroupOffset | None:
+    def committed(self, partition: int, patience_s: float) -> GroupOffset | None:
         """The group's offset of a partition of the input; None if there is none. While a transaction is about to move it,
-        the offset before that: a consumer would wait until the transaction has ended."""
+        the offset before that: a consumer would wait until the transaction has ended. So long is Kafka waited for."""
         asked = ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topics.input, partition)])
         try:
-            answers = self.watcher.client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=10)
+            answers = self.watcher.client.list_consumer_group_offsets(
+                [asked], require_stable=False, request_timeout=min(_ANSWER_S, patience_s)
+            )
             (found,) = answers[self.group].result().topic_partitions
             if found.error is not None:
                 raise KafkaException(found.error)
@@ -115,12 +118,14 @@ class Context:
             raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
         return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
-    def written_end(self, topic: str, partition: int) -> int:
+    def written_end(self, topic: str, partition: int, patience_s: float) -> int:
         """The end of all that is written there, committed or not."""
         place, level = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
         asked = {place: OffsetSpec.latest()}
         try:
-            answers = self.watcher.client.list_offsets(asked, isolation_level=level, request_timeout=10)
+            answers = self.watcher.client.list_offsets(
+                asked, isolation_level=level, request_timeout=min(_ANSWER_S, patience_s)
+            )
             return int(answers[place].result().offset)
         except KafkaException as error:
             raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {words_of(error)}.") from None
@@ -202,6 +207,9 @@ class DiskSpace:
 
 def no_disk(name: str, error: OSError) -> EnvironmentMissing:
     """The error if the files of `name` cannot even be opened."""
+    if error.errno in NO_FILE_LEFT:
+        words = f"The files of {name} cannot be opened: {error.strerror}."
+        return EnvironmentMissing(f"{words} Raise ulimit -Hn (LimitNOFILE=).")
     file = error.filename or "a file"
     return EnvironmentMissing(
         f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."

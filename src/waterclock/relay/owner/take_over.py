@@ -82,7 +82,7 @@ class PendingTakeOver:
 
 
 class TakeOver:
-    """Takes one partition over; Kafka is waited for as long as `patience_s` at step 3."""
+    """Takes one partition over; Kafka is waited for as long as `patience_s`, or a question lasts."""
 
     def __init__(self, context: Context, number: int, patience_s: float = inf) -> None:
         self._context, self._number, self._patience_s = context, number, patience_s
@@ -98,12 +98,12 @@ class TakeOver:
             for step in (self.lock, self.ask, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
-        except StoreDamaged as error:
-            self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
-            self.give_up()
-            raise
-        except BaseException:
-            self.give_up()
+        except BaseException as error:
+            try:
+                if isinstance(error, StoreDamaged):
+                    self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
+            finally:
+                self.give_up()
             raise
 
     @property
@@ -128,7 +128,7 @@ class TakeOver:
 
     def ask(self) -> None:
         """Step 2."""
-        self._committed = self._context.committed(self._number)
+        self._committed = self._context.committed(self._number, self._patience_s)
 
     def fence(self) -> None:
         """Step 3."""
@@ -138,7 +138,7 @@ class TakeOver:
     def find_ends(self) -> None:
         """Step 4."""
         context, number = self._context, self._number
-        written = context.written_end(context.topics.settled, number)
+        written = context.written_end(context.topics.settled, number, self._patience_s)
         self._settled = context.logs.bounds(context.topics.settled, number)
         self._input = context.logs.bounds(context.topics.input, number)
         if written > (open_from := self._settled[1]):  # rule 11

@@ -1,6 +1,6 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
-from waterclock.relay.store.files import DiskRefused, StoreDamaged
+from waterclock.relay.store.files import NO_FILE_LEFT, DiskRefused, StoreDamaged
 from waterclock.relay.store.folder import Identity, say_unread
 from waterclock.relay.store.ids import Found
 from waterclock.relay.store.origins import State
@@ -9,6 +9,7 @@ from waterclock.relay.store.spans import Span, SpanLevel
 from waterclock.relay.store.store import PartitionStore
 
 __all__ = [
+    "NO_FILE_LEFT",
     "ROW",
     "DiskRefused",
     "Found",

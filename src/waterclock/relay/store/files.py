@@ -12,10 +12,12 @@ Rule 5: a write that the disk refuses takes no room: what it left is cut off, an
 Rule 6: only names like our own are removed; whatever else lies in the folder stays.
 Rule 7: what is behind the manifest's word, or has no place in it, goes with the first write, and not before: who opens the
     folder may find that it is not to be believed, or that it is the last copy of something.
+Rule 8: that a process has no file left says nothing of a file. Those of this folder that are open make room for the next.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import zlib
 from collections import OrderedDict
@@ -33,6 +35,7 @@ HEADER: Final = 16  # bytes: the magic, the mark
 MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
 READ_BYTES: Final = 4 << 20  # at a time, if a whole file is read
 OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
+NO_FILE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class StoreDamaged(WaterclockError):
@@ -64,10 +67,9 @@ class StoreFiles:
     def create(self, name: str) -> bytes:
         """Begin a file; returns its mark. OSError if the disk refuses: then there is none."""
         mark = secrets.token_bytes(8)
-        path = self.folder / name
         with self._refusing(name, HEADER):
             self._cut_found()
-            self._remember(name, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+            self._remember(name, self._opened(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         self._new_names = True
         with self.scrapping(name):
             self.write(name, MAGIC + mark, 0)
@@ -112,6 +114,8 @@ class StoreFiles:
             while len(data) < size and (more := os.pread(self._fd(name), size - len(data), at + len(data))):
                 data += more
         except OSError as error:
+            if error.errno in NO_FILE_LEFT:
+                raise
             raise StoreDamaged(f"{name} cannot be read: {error.strerror}") from None
         if len(data) < size:
             raise StoreDamaged(f"{name} ends after {at + len(data)} bytes")
@@ -185,7 +189,17 @@ class StoreFiles:
         if name in self._open:
             self._open.move_to_end(name)
             return self._open[name]
-        return self._remember(name, os.open(self.folder / name, os.O_RDWR))
+        return self._remember(name, self._opened(name, os.O_RDWR))
+
+    def _opened(self, name: str, flags: int) -> int:
+        """Rule 8."""
+        try:
+            return os.open(self.folder / name, flags, 0o600)
+        except OSError as error:
+            if error.errno not in NO_FILE_LEFT or not self._open:
+                raise
+        self.close()
+        return os.open(self.folder / name, flags, 0o600)
 
     def _remember(self, name: str, fd: int) -> int:
         self._close(name)
@@ -221,6 +235,8 @@ class Flush:
                 flush_folder(self._files.folder)
                 self.new_names = False
         except OSError as error:
+            if error.errno in NO_FILE_LEFT:
+                raise  # nothing was flushed yet
             raise StoreDamaged(f"what was written cannot be flushed: {error.strerror}") from None
 
     def sweep(self) -> None:

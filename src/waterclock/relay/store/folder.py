@@ -50,7 +50,7 @@ from waterclock.outside import open_file, os, shutil
 from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged, StoreFiles
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State
-from waterclock.relay.store.rows import ROW, Array, Payload, unpack
+from waterclock.relay.store.rows import MOST_TARGETS, ROW, Array, Payload, unpack
 from waterclock.wording import counted
 
 MANIFEST: Final = "manifest"
@@ -235,12 +235,12 @@ class Salvage:
         if not self._indexes:
             raise UsageError(f"{folder} is no folder of a relay's partition with messages in it: no *.index is there.")
         self.damaged = 0
-        self._targets: list[str] = []
+        self._targets, self._anew = list[str](), set[int]()
         self._filed_to = 0
         self._origins: Origins | None = None
         try:
             stored: dict[str, Any] = json.loads(_whole(folder / MANIFEST).partition(b"\n")[0])
-            self._targets = stored["targets"]
+            self._targets, self._anew = stored["targets"], set(stored.get("anew", ()))
             self._filed_to = stored["data_position"]
             with closing(StoreFiles(folder)) as files:
                 ledger = OriginLedger(files, lambda: 0)
@@ -283,6 +283,9 @@ class Salvage:
         if zlib.crc32(blob) != row["crc"] or not blob:
             self.damaged += 1
             return None
-        number = int(row["target"])
-        topic = self._targets[number] if number < len(self._targets) else None
-        return Leftover(int(row["origin"]), int(row["due"]), topic, unpack(blob))
+        number, origin = int(row["target"]), int(row["origin"])
+        # behind the checkpoint a number may have been given anew
+        is_behind = origin >= self._filed_to and len(self._targets) == MOST_TARGETS
+        is_sure = number < len(self._targets) and not is_behind and (self.is_known or number not in self._anew)
+        topic = self._targets[number] if is_sure else None
+        return Leftover(origin, int(row["due"]), topic, unpack(blob))

@@ -27,7 +27,7 @@ import numpy as np
 
 from waterclock.relay.store.files import HEADER, AppendedFile, CheckedFile, StoreDamaged, StoreFiles
 from waterclock.relay.store.origins import Origins, State
-from waterclock.relay.store.rows import Array
+from waterclock.relay.store.rows import Array, TopicNumbers
 
 HASH: Final = np.dtype([("hash", "<u8"), ("rest", "<u4")])
 ENTRY: Final = np.dtype([("hash", "<u8"), ("rest", "<u4"), ("origin", "<i8"), ("due_target", "<i8")])
@@ -247,7 +247,7 @@ class Ids:
             self._log.drop()
         self._log, self._pieces = None, []
 
-    def messages(self, wanted: Array, origins: Origins, targets: Sequence[str], now_ms: int) -> list[list[Found]]:
+    def messages(self, wanted: Array, origins: Origins, targets: TopicNumbers, now_ms: int) -> list[list[Found]]:
         """The messages that bear each of the wanted ids (HASH), by origin."""
         found: list[list[Found]] = [[] for _ in range(len(wanted))]
         for which, entries in self.find(wanted, now_ms):
@@ -256,7 +256,8 @@ class Ids:
             columns = (column.tolist() for column in (which, entries["origin"], dues, numbers, values))
             for n, origin, due, number, value in zip(*columns, strict=True):
                 if value:  # one whose append failed half way is not known
-                    found[n].append(Found(origin, due, targets[number], _STATES[value]))
+                    state = _STATES[value]
+                    found[n].append(Found(origin, due, targets.was_for(number, state is State.PENDING), state))
         return found
 
     def find(self, ids: Array, now_ms: int) -> Iterator[tuple[Array, Array]]:

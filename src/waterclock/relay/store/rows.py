@@ -13,7 +13,7 @@ Rule 1: a message without headers, whose key is short, has a head of three bytes
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -53,29 +53,50 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
 
 
 class TopicNumbers:
-    """The topics that messages of a partition were ever for, by number: a row has room for two bytes, not for a name. A
-    number is given once.
+    """The topics that messages of a partition are for, by number: a row has room for two bytes, not for a name. Once all
+    are given, one that nothing pending has is given anew: `anew` are these, and of what is settled they say nothing.
 
     >>> targets = TopicNumbers(["mails"])
-    >>> targets.numbers(["reminders", "mails"]), targets.names
+    >>> targets.numbers(["reminders", "mails"], set), targets.names
     ([1, 0], ['mails', 'reminders'])
     """
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        self.names = list(names)
+    def __init__(self, names: Sequence[str] = (), anew: Iterable[int] = ()) -> None:
+        self.names, self.anew = list(names), set(anew)
         self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._free = set[int]()
 
-    def numbers(self, names: Sequence[str]) -> list[int]:
-        """The number of each; a new topic gets the next one. UsageError if there are too many."""
-        for name in sorted({*names} - self._numbers.keys()):
-            if len(self.names) == MOST_TARGETS:
-                raise UsageError(
-                    f"one partition has messages for {MOST_TARGETS} topics already, and cannot take one for {name}: "
-                    "use more partitions"
-                )
-            self._numbers[name] = len(self.names)
-            self.names.append(name)
+    def numbers(self, names: Sequence[str], pending: Callable[[], set[int]]) -> list[int]:
+        """The number of each; a new topic gets the next one. `pending()`: those of what is pending. UsageError if these
+        are all."""
+        wanted = {*names}
+        self._free.difference_update(self._numbers[name] for name in wanted & self._numbers.keys())
+        for name in sorted(wanted - self._numbers.keys()):
+            number = len(self.names)
+            if number < MOST_TARGETS:
+                self.names.append(name)
+            else:
+                number = self._freed(name, wanted, pending)
+                del self._numbers[self.names[number]]
+                self.names[number] = name
+                self.anew.add(number)
+            self._numbers[name] = number
         return [self._numbers[name] for name in names]
+
+    def _freed(self, name: str, wanted: set[str], pending: Callable[[], set[int]]) -> int:
+        if not self._free:
+            taken = {self._numbers[one] for one in wanted & self._numbers.keys()}
+            self._free = {*range(MOST_TARGETS)} - taken - pending()
+        if not self._free:
+            raise UsageError(
+                f"in one partition messages for {MOST_TARGETS} topics are pending, and it cannot take one for {name}: use "
+                "more partitions"
+            )
+        return self._free.pop()
+
+    def was_for(self, number: int, is_pending: bool) -> str:
+        """The topic of a message with that number."""
+        return self.names[number] if is_pending or number not in self.anew else "(not known)"
 
 
 _SHORT: Final = struct.Struct("<BBB")

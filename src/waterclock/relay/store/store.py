@@ -15,6 +15,7 @@ Rule 5: if the input was cut off, these files may be the last copy of what is pe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -55,10 +56,13 @@ class PartitionStore:
         self._place = Folder(self.folder)
         self.rebuilt: str | None = None
         self._clear()
-        try:
-            self._open()
-        except StoreDamaged as error:
-            self._begin_anew(str(error), None, False)
+        with ExitStack() as held:
+            held.callback(self.close)  # a disk that refuses leaves no lock behind
+            try:
+                self._open()
+            except StoreDamaged as error:
+                self._begin_anew(str(error), None, False)
+            held.pop_all()
 
     def _clear(self) -> None:
         self.data_position = self.settled_position = 0
@@ -84,7 +88,7 @@ class PartitionStore:
             self._next = stored["next"]
             self._began = stored["began"]
             self.notes = stored["notes"]
-            self._targets = TopicNumbers(stored["targets"])
+            self._targets = TopicNumbers(stored["targets"], stored.get("anew", ()))
             self._table.restore(stored["table"])
             self.ledger.restore(stored["ledger"])
             self._ids.restore(stored["ids"])
@@ -115,7 +119,7 @@ class PartitionStore:
         """
         batch = RowBatch.of(rows, blobs, targets)
         batch = batch.only(batch.first_of_each() & ~self.is_pending(batch.rows["origin"]))
-        batch.rows["target"] = self._targets.numbers(batch.targets)
+        batch.rows["target"] = self._targets.numbers(batch.targets, self._pending_targets)
         staged = StagedRows(self._table, self.ledger, self._ids)
         staged.note_ids(batch)  # 1
         batch = batch.only(~self.is_settled(batch.rows["origin"]))
@@ -124,6 +128,10 @@ class PartitionStore:
             self._write(staged, batch.rows, batch.blobs)  # 2, 3
         staged.count()  # 4
         return batch.rows
+
+    def _pending_targets(self) -> set[int]:
+        """The numbers of the topics that something pending is for."""
+        return {number for rows in self.pending_with(None, READ_ROWS) for number in np.unique(rows["target"]).tolist()}
 
     def _write(self, staged: StagedRows, rows: Array, blobs: Sequence[bytes]) -> None:
         """Steps 2 and 3 of `staged`: to the spans of the due times, as the edges stand now (spans.py, rules 1 and 3)."""
@@ -168,7 +176,7 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        return self._ids.messages(hashes(ids), self.ledger.origins, self._targets.names, self._clock.wall_ms())
+        return self._ids.messages(hashes(ids), self.ledger.origins, self._targets, self._clock.wall_ms())
 
     def is_pending(self, origins: Array) -> Array:
         """For each origin (i8), whether it is pending."""
@@ -308,6 +316,7 @@ class PartitionStore:
             "began": self._began,
             "notes": self.notes,
             "targets": self._targets.names,
+            "anew": sorted(self._targets.anew),
             "table": self._table.stored(),
             "ledger": self.ledger.stored(),
             "ids": self._ids.stored(),
