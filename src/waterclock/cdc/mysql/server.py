@@ -58,8 +58,9 @@ CONNECT_S = 10
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
-# MySQL's catalog says how large a table was up to a day ago; the comment is MySQL's alone, from 8.0.3 on
-_AS_NOW = "set autocommit = 1 /*!80003, information_schema_stats_expiry = 0 */"
+# MySQL's catalog says how large a table was up to a day ago; the comment is MySQL's alone, from 8.0.3 on. In the server's
+# time zone a CREATE_TIME of an hour that comes twice would be an hour late
+_AS_NOW = "set autocommit = 1, time_zone = '+00:00' /*!80003, information_schema_stats_expiry = 0 */"
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
