@@ -94,8 +94,8 @@ def test_a_table_that_was_altered_since_the_binlog_was_switched_on_comes_whole(
     purged: MariaServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its CREATE_TIME is the ALTER TABLE's: it was taken for younger than the log, and no row came, with exit code 0."""
-    monkeypatch.setattr(mysql_beginning, "LIVED_S", 1)
-    purged.run("reset master", NEXT_SECOND, NEXT_SECOND, "alter table shop.item add n int")
+    monkeypatch.setattr(mysql_beginning, "LIVED_S", 0)
+    purged.run(NEXT_SECOND, "reset master", NEXT_SECOND, "alter table shop.item add n int")
     command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/altered"]
     assert cli.main([*command, "--order", "global", "--once"]) == 0
     rows = [json.loads(value)["data"] for _, value in committed(broker, "altered")[0]]
