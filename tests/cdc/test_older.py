@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,6 +22,7 @@ from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc import source as older
 from waterclock.cdc.mysql import beginning as mysql_beginning
+from waterclock.cdc.mysql.server import connected as of_mysql
 from waterclock.cdc.postgres import beginning
 from waterclock.cdc.postgres.beginning import Older, begun
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, walsender
@@ -92,12 +95,31 @@ def test_a_table_that_was_altered_since_the_binlog_was_switched_on_comes_whole(
     purged: MariaServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its CREATE_TIME is the ALTER TABLE's: it was taken for younger than the log, and no row came, with exit code 0."""
-    monkeypatch.setattr(mysql_beginning, "LIVED_S", 1)
-    purged.run("reset master", NEXT_SECOND, NEXT_SECOND, "alter table shop.item add n int")
+    monkeypatch.setattr(mysql_beginning, "LIVED_S", 0)
+    purged.run(NEXT_SECOND, "reset master", NEXT_SECOND, "alter table shop.item add n int")
     command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/altered"]
     assert cli.main([*command, "--order", "global", "--once"]) == 0
     rows = [json.loads(value)["data"] for _, value in committed(broker, "altered")[0]]
     assert sorted(row["id"] for row in rows) == list(range(1, 1000))
+
+
+@pytest.mark.mariadb
+def test_a_table_of_an_hour_that_comes_twice_is_no_younger_than_it_is(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clocks were put back behind it: its CREATE_TIME was taken for that of the second hour, and its rows did not come."""
+    now = datetime.now(UTC) + timedelta(hours=2)  # local, in summer; then the clock goes back by two hours
+    began, ends = (
+        f"{day.timetuple().tm_yday - 1}/{day.hour}" for day in (now - timedelta(days=1), now + timedelta(hours=2))
+    )
+    monkeypatch.setenv("TZ", f"AAA0BBB-2,{began},{ends}")
+    with running_server(tmp_path_factory.mktemp("twice")) as server:
+        server.run("create database shop", "create table shop.item (id int)", "insert into shop.item values (1)")
+        server.run(NEXT_SECOND, "reset master")
+        with closing(of_mysql(server.login())) as connection:
+            since = mysql_beginning.began(server.login(), True)
+            found = mysql_beginning.older(connection.cursor(), lambda database, table: database == "shop", since)
+    assert [each.table for each in found] == ["shop.item"]
 
 
 @pytest.fixture

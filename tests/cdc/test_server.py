@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 
 import pymysql
@@ -16,6 +17,7 @@ from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql import server as of_server
 from waterclock.cdc.mysql.beginning import oldest
 from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.server import connected
@@ -340,3 +342,20 @@ def test_a_datetime_of_an_old_mariadb_is_refused_with_a_remedy_that_works(source
     source.here = source.server.place()
     source.run("alter table t force", "insert into t values (2, '2024-01-02 03:04:05.678901')")
     assert [change.data["d"] for change in source.changes()] == ['"2024-01-02 03:04:05.678901"']
+
+
+def test_a_catalog_that_waits_for_a_lock_is_not_waited_for_in_silence(
+    source: MariaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start said nothing, and a capture that was asked for tables stood still, until CREATE TABLE ... SELECT ended."""
+    monkeypatch.setattr(of_server, "_AS_NOW", of_server._AS_NOW.replace("time = 300", "time = 1"))
+    filling = "create table filled select sleep(30)"
+    with ThreadPoolExecutor() as threads, source.server.connection(database=source.name) as connection:
+        made = threads.submit(connection.cursor().execute, filling)
+        of_it = f"from information_schema.processlist where info = '{filling}'"
+        while not source.run(f"select 1 {of_it} and state = 'User sleep'"):
+            pass
+        with pytest.raises(EnvironmentMissing, match=r"refuses: .* \(1969\)\. Somebody locks a table"):
+            of_server.answer(source.server.login(), of_server.tables)
+        source.run(f"kill {connection.thread_id()}")
+        assert made.exception()

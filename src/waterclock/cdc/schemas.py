@@ -6,7 +6,7 @@ here.
 
 Rule 1: a schema is new if anything of it but its position is. It goes out in the Kafka transaction of its first change.
 Rule 2: PostgreSQL numbers its columns for good (attnum). A table map does not: a column has the number of the one with its
-        name, after the renames that statements told of; and if there is none, a number that no column had before.
+        name, after the renames and drops that statements told of; and if there is none, a number that none had before.
 Rule 3: a rename goes out when its statement is passed, not with the next change: the position moves beyond the statement.
 Rule 4: if a column went, another one came, and the source did not say which is which, the schema says so (`unsure`).
 Rule 5: what a new column has in older rows a table map does not say: it is known from the statement, or not at all.

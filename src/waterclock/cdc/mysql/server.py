@@ -52,14 +52,21 @@ _TAKEN = "with the same server_uuid/server_id"  # who came back after a break is
 _ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
 _RIGHTS = (1044, 1227)  # the server's errors that say which right is missing
 REFUSALS = (*_RIGHTS, 1045, 1698)  # these, and those that say who may not come in
-_TOO_MANY = 1040  # connections
+_REMEDIES = {
+    1040: " Raise max_connections there, or end other connections.",
+    1969: " Somebody locks a table for minutes, as CREATE TABLE ... SELECT does: wait for its end (SHOW PROCESSLIST).",
+}
 _NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
 CONNECT_S = 10
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
-# MySQL's catalog says how large a table was up to a day ago; the comment is MySQL's alone, from 8.0.3 on
-_AS_NOW = "set autocommit = 1 /*!80003, information_schema_stats_expiry = 0 */"
+# MySQL's catalog says how large a table was up to a day ago; the comment is MySQL's alone, from 8.0.3 on. In the server's
+# time zone a CREATE_TIME of an hour that comes twice would be an hour late
+_AS_NOW = (
+    "set autocommit = 1, time_zone = '+00:00' /*!80003, information_schema_stats_expiry = 0 */"
+    "/*M!100103, max_statement_time = 300 */"  # MariaDB's catalog waits for whoever locks any table
+)
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
@@ -330,7 +337,7 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {unstopped(text)}.")
     if isinstance(code, int) and code not in range(2000, 3000):  # the server's own number: it is there, and said no
-        remedy = " Raise max_connections there, or end other connections." if code == _TOO_MANY else ""
+        remedy = _REMEDIES.get(code, "")
         raise EnvironmentMissing(f"The server at {where} refuses: {unstopped(text)} ({code}).{remedy}")
     raise EnvironmentMissing(
         f"There is no MySQL or MariaDB to talk to at {where}: {unstopped(text or error)}. Is it running there?"
