@@ -48,6 +48,8 @@ MORE_POSTGRES = [
     ("xml[]", "array['<a/>']::xml[]"), ("json[]", "array['{\"a\": 1}']::json[]"),
     ("point[]", "array['(1,2)']::point[]"), ("posint[]", "'{7}'"), ("pair", "row(1, 'a')"),
     ("pair[]", "array[row(1, 'a')::pair]"), ("ltree[]", "'{a.b}'"),
+    ("hstore[]", "array['a=>1,b=>NULL']::hstore[]"), ("jsonb[]", "array['{\"a\": \"b=c\"}']::jsonb[]"),
+    ("numeric(5,2)[]", "'[2:3]={1.5,2}'"),
     ("bit(64)", "B'1010101010101010101010101010101010101010101010101010101010101010'"),
 ]  # fmt: skip
 PREPARED = [

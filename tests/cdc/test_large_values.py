@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.cdc.mariadb import as_found
@@ -236,3 +238,18 @@ def test_after_something_was_left_out_nothing_is_taken_for_sent(slot: Replicatio
     gtid = changes(slot, start)[1].gtid
     found = changes(slot, start, skip=frozenset({gtid}))
     assert [change.values()["big"] for change in found] == [f"a{BIG}", f"b{BIG}"]
+
+
+def test_a_table_that_somebody_locks_is_waited_for_and_that_is_said(
+    slot: ReplicationSlot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The capture stood still for as long, with all other tables, and not a word was said."""
+    monkeypatch.setattr(large, "LOCKED_S", 0.1)
+    older(slot, 1)
+    start = begun(slot, [])
+    run(slot.conninfo, "update t set n = 1")
+    with psycopg.connect(slot.conninfo) as other:
+        other.execute("lock table t in access exclusive mode")
+        threading.Timer(1, other.rollback).start()
+        assert as_found(changes(slot, start)) == [("update", {"id": 1, "n": 1, "big": f"1{BIG}"})]
+    assert [record.getMessage()[:30] for record in caplog.records] == ["public.t is locked by somebody"]

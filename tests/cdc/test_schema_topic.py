@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import items, run
 from waterclock.broker import Broker
@@ -13,8 +15,9 @@ from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader, current
 from waterclock.cdc.produce import Publisher, Target
+from waterclock.cdc.schemas import SchemaKeeper
 from waterclock.cdc.source import TableFilter
-from waterclock.changes.table_schema import TableSchema
+from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import SystemClock
 from waterclock.kafka.client import whole
 
@@ -103,11 +106,43 @@ def test_a_rename_that_postgresql_cannot_tell_any_more_is_unsure(slot: Replicati
     start = begun(slot, [])
     run(
         slot.conninfo,
-        "create table t (id bigint primary key, a int, b int)",
+        "create table t (id bigint primary key, z int, a int, b int)",
+        "alter table t drop column z",
         "insert into t values (1, 1, 1)",
         "alter table t drop column a",
         "alter table t rename column b to c",
     )
     (found,) = items(slot, start, kinds=TableSchema)
     assert found.unsure
-    assert [column.number for column in found.columns] == [0, 0, 0]
+
+
+# what was done since the first row to a table of which a column had been dropped before: what is known for certain
+SINCE = {
+    "alter table t drop a": {"id": 1, "b": 4},
+    "alter table t drop b": {"id": 1, "a": 3},
+    "alter table t rename a to c": {"id": 1, "b": 4},
+}
+
+
+@pytest.mark.parametrize("since", SINCE)
+def test_a_column_that_is_gone_from_the_catalog_is_never_taken_for_another_one(
+    since: str, slot: ReplicationSlot
+) -> None:
+    """Numbers were counted anew where one column was not found: a target took `a` for `b`, or emptied what stayed."""
+    run(slot.conninfo, "create table t (id int primary key, z int, a text, b text)", "alter table t drop z")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 'a', 'b')", since, "insert into t values (2)")
+    keeper = SchemaKeeper(SchemaHistory())
+    kept = filter(None, (keeper.new(said) for said in items(slot, start, kinds=TableSchema)))
+    before, after = [{column.name: column.number for column in each.columns} for each in kept]
+    assert before.items() >= SINCE[since].items()
+    assert not {number for name, number in before.items() if name not in SINCE[since]} & {*after.values()}
+
+
+def test_a_column_between_others_has_the_only_number_that_is_left(slot: ReplicationSlot) -> None:
+    """Of three that there ever were one was dropped, and one has another name now."""
+    start = begun(slot, [])
+    run(slot.conninfo, "create table t (id bigint primary key, a int, b int)", "insert into t values (1, 1, 1)")
+    run(slot.conninfo, "alter table t drop column a", "alter table t rename column b to c")
+    (found,) = items(slot, start, kinds=TableSchema)
+    assert ([column.number for column in found.columns], found.unsure) == ([1, 2, 3], False)

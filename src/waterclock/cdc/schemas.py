@@ -73,7 +73,7 @@ class SchemaKeeper:
                 column = column._replace(older=was.older, older_known=was.older_known)
             elif said.source == "mysql":
                 column = column._replace(older_known=last is None)
-            if not column.number:
+            if not column.number or (said.unsure and was is not None):
                 highest += was is None
                 column = column._replace(number=highest if was is None else was.number)
             columns.append(column)

@@ -60,6 +60,7 @@ _CHANGED = (
 
 
 AT_ONCE = 500
+LOCKED_S = 10.0  # so long a lock on a table is waited for without a word
 LATEST = 100_000  # of 16 bytes each: some 15 MB
 SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read if it has
 
@@ -69,6 +70,7 @@ class TableCatalog:
 
     def __init__(self, asking: psycopg.Connection[Any]) -> None:
         self._asking = asking
+        asking.execute(f"set lock_timeout = {LOCKED_S * 1000:.0f}")
         self._said: set[tuple[object, ...]] = set()
 
     def shape(self, relation: Relation, since: tuple[int, int]) -> TableSchema:
@@ -122,14 +124,16 @@ class TableCatalog:
             sql.SQL(", ").join([_together(sql.Placeholder() for _ in relation.key)] * len(keys)),
         )
         try:
-            return self._printed(query, [text for key in keys for text in key], chosen)
+            return self._printed(relation, query, [text for key in keys for text in key], chosen)
         except _CHANGED:
             self._gone(relation, chosen)
             return []
 
-    def _printed(self, query: sql.Composed, keys: list[str], names: Sequence[str]) -> list[dict[str, str | None]]:
+    def _printed(
+        self, relation: Relation, query: sql.Composed, keys: list[str], names: Sequence[str]
+    ) -> list[dict[str, str | None]]:
         try:
-            result = self._asking.execute(query, keys).pgresult
+            result = self._asked(relation, query, keys)
         except psycopg.errors.InsufficientPrivilege as error:
             raise Unreadable(
                 f"The values of {', '.join(names)} were not sent, and this role may not look them up "
@@ -144,6 +148,20 @@ class TableCatalog:
             }
             for row in range(result.ntuples)
         ]
+
+    def _asked(self, relation: Relation, query: sql.Composed, keys: list[str]) -> psycopg.pq.abc.PGresult | None:
+        """What it finds. A lock on the table is waited for: nothing that was committed later may come before."""
+        while True:
+            try:
+                return self._asking.execute(query, keys).pgresult
+            except psycopg.errors.LockNotAvailable:
+                if (said := (relation.number, LOCKED_S)) not in self._said:
+                    self._said.add(said)
+                    log.warning(
+                        "%s is locked by somebody. Large values of its rows are waited for, and with them all that was "
+                        "committed later, of every table.",
+                        relation.title,
+                    )
 
     def _gone(self, relation: Relation, names: Sequence[str]) -> None:
         """Said once for each table as it was: what no later change says is lost to a reader."""

@@ -3,8 +3,9 @@ every start.
 
 Rule 1: what it leaves out is refused, or taken with a word (--as-published): kinds of changes, rows (WHERE), columns,
         tables that are asked for; also what it may have left out: it was altered since it was looked at last.
-Rule 2: what no publication can bring is told at every start, and not refused: unlogged tables; and under
-        publish_via_partition_root what becomes of a partition as a whole.
+Rule 2: what no publication can bring is told at every start, and not refused: unlogged tables; under
+        publish_via_partition_root what becomes of a partition as a whole; and which of two rows has a key that both had for
+        a while, as a DEFERRABLE primary key lets them.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ _PUBLISHED = (
     "join pg_class c on c.relnamespace = n.oid and c.relname = t.tablename join pg_publication p on p.pubname = t.pubname "
     "left join pg_publication_rel r on r.prrelid = c.oid and r.prpubid = p.oid where t.pubname = %s"
 )
-_THERE = (  # the last column: the partitioned table of which it is a part, however deep
+_THERE = (  # at last the partitioned table of which it is a part, however deep, and whether its primary key is DEFERRABLE
     "select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, c.oid::bigint, coalesce((select "
     "rn.nspname || '.' || rc.relname from pg_class rc join pg_namespace rn on rn.oid = rc.relnamespace where "
-    "c.relispartition and rc.oid = pg_partition_root(c.oid)), '') "
+    "c.relispartition and rc.oid = pg_partition_root(c.oid)), ''), "
+    "exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary and not i.indimmediate) "
     "from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p') "
     "and c.relpersistence <> 't' order by 1, 2"
 )
@@ -63,6 +65,7 @@ class DatabaseTable(NamedTuple):
     persistence: str
     number: int
     root: str
+    is_deferrable: bool = False
 
     @property
     def name(self) -> str:
@@ -162,6 +165,13 @@ class Publication:
             )
         if unlogged := self.unlogged(wanted):
             log.warning("Unlogged, so nothing of them comes: %s.", ", ".join(unlogged))
+        if late := [table.name for table in self.there if table.is_deferrable and wanted(table.schema, table.table)]:
+            log.warning(
+                "Their primary keys are DEFERRABLE: %s. If a transaction lets two rows have one key for a while, as "
+                "UPDATE t SET place = place + 1 does, a target may lose one of them. To have all of it again: "
+                "waterclock cdc snapshot.",
+                ", ".join(late),
+            )
         roots = [name for name, t in self.tables.items() if t.partitioned and wanted(*name.split(".", 1))]
         if self.by_root and roots:
             log.warning(
