@@ -123,6 +123,6 @@ class MemoryCheckpoint(LocalCheckpoint):
         super().__init__(Path(":memory:"))
 
     def take(self, settings: Mapping[str, Any], sink: str, source: Source) -> None:
-        self._first, self._snapshots = source.first(), Snapshots(self.path)
+        self.first, self._snapshots = source.first(), Snapshots(self.path)
 
     def begin(self, query: str, first: Any = None, identity: Any = None) -> None: ...
