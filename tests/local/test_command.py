@@ -76,6 +76,28 @@ def test_a_run_to_the_end_that_is_stopped_goes_on_behind_its_last_batch(tmp_path
     assert batches(tmp_path) == 401
 
 
+def test_a_run_to_the_end_that_waits_for_a_broker_is_stopped_too(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    # it was waited for to the end of its patience, a minute, before the process ended
+    Sender(kafka_broker.bootstrap, kafka_topic).orders(orders(600))
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, kafka_topic, more="per_batch = 10")
+    slow = kafka_broker.faults.delay("Fetch", 100, topic=kafka_topic)
+    with started(file) as process:
+        until(lambda: batches(tmp_path) > 2, "it does not begin")
+        dropped = kafka_broker.faults.drop("ListOffsets", times=None, topic=kafka_topic)
+        time.sleep(2)  # what was on its way is done
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        dropped.clear()
+        slow.clear()
+    assert "waterclock: stopped; what was committed stays" in err
+    assert "Traceback" not in err
+    with started(file) as process:
+        out, err = process.communicate(timeout=60)
+    assert json.loads(out)["totals"]["events"] == len(orders(600)), err
+
+
 def test_while_it_runs_it_tells_its_statistics_and_shows_its_page(tmp_path: Path) -> None:
     file, port = make_pipeline(tmp_path, ROWS, files=4), free_port()
     with started(file, "--live", "--metrics", str(port), "--console") as process:

@@ -108,6 +108,18 @@ def test_a_pipeline_of_a_topic_needs_no_broker(file: Path) -> None:
     assert (row["event"]["by"], row["event"]["place"]) == ("me", 7)
 
 
+def test_where_an_event_lies_is_no_part_of_what_it_says(file: Path) -> None:
+    # an event that was sent twice was two, and a heartbeat a dead letter, where a run has one, and a heartbeat
+    source = 'format = "kafka"\nservers = "nobody:1"\ntopics = ["t"]\nrecord = {offset = "place"}'
+    change(file, 'path = "in"\nfiles_per_batch = 1', source)
+    change(file, 'id = "id"\nsequence = "n"\n', "")
+    twice = event("a", timedelta(0))
+    counters = run_pipeline(
+        file, [{**twice, "place": 0}, {**twice, "place": 1}, {"at": START + timedelta(hours=1), "place": 2}]
+    ).counters
+    assert [counters[name] for name in ("events", "duplicates", "heartbeats", "dead_letters")] == [2, 1, 1, 0]
+
+
 def test_a_pipeline_of_csv_takes_the_same_events(file: Path) -> None:
     change(file, 'path = "in"\n', 'path = "in"\nformat = "csv"\noptions = {header = "true"}\n')
     change(file, 'n = "long"', 'n = "int"')

@@ -46,7 +46,7 @@ class Remedies:
 
 class Client:
     """A connection that is kept. `settings` hold READING; `patience_s`: how long a broker that does not answer is waited
-    for. UsageError for a setting that librdkafka does not know."""
+    for; set to 0 by another thread, it is waited for no longer. UsageError for a setting that librdkafka does not know."""
 
     def __init__(
         self, settings: Mapping[str, Any], patience_s: float, remedies: Remedies, clock: Clock | None = None
@@ -132,7 +132,7 @@ class Client:
     def _is_refused(self, error: KafkaError) -> bool:
         self.note(error)
         self.consumer.poll(0)  # lets librdkafka say what it knows of its connections
-        return self.refusal is not None
+        return self.refusal is not None or not self.patience_s
 
 
 def committed(

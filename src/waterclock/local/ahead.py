@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 _END: Final[Any] = object()
 
 
-def ahead(items: Generator[T], depth: int = 2) -> Generator[T]:
+def ahead(items: Generator[T], hurry: Callable[[], object] = lambda: None, depth: int = 2) -> Generator[T]:
     """Up to `depth` items ahead; an error comes where its item would have come. Closed, it waits for the item that is
-    being made, and `items` are closed.
+    being made, which `hurry` has come soon, and `items` are closed.
 
     >>> list(ahead(item for item in [1, 2, 3]))
     [1, 2, 3]
@@ -25,6 +25,7 @@ def ahead(items: Generator[T], depth: int = 2) -> Generator[T]:
                 made.append(thread.submit(next, items, _END))
                 yield item
         finally:
+            hurry()
             for each in made:
                 each.cancel()
             thread.submit(items.close)  # there, for it may be at work still

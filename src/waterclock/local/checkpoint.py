@@ -109,7 +109,7 @@ class LocalCheckpoint:
         self.path, self._owner, self._removal = path, owner_of(path), Removal(path, _NAMES)
         self._snapshots: Snapshots | None = None
         self._notes: dict[str, Any] = {}
-        self._first: Any = {}
+        self.first: Any = {}  # where the first batch begins: found out once, for "latest" is elsewhere after a crash
         self._identity: Any = {}
         self.is_another_source = False  # than the one that it was made for: a topic was made anew
 
@@ -145,7 +145,7 @@ class LocalCheckpoint:
                 f"the checkpoint {self.path} is that of the pipeline with {served}, and this one has {sink}: "
                 f'write checkpoint = "{self.path.name}-2" below [pipeline] in this one\'s file'
             )
-        self._first = self._notes.get("first") or source.first()
+        self.first = self._notes.get("first") or source.first()
         self._removal.serves(sink)
 
     def snapshots(self) -> Snapshots:
@@ -156,14 +156,9 @@ class LocalCheckpoint:
     def begin(self, query: str, first: Place | None = None, identity: Mapping[str, str] | None = None) -> None:
         """Write down what must be the same from here on. `first`: of a state that comes from another checkpoint, where its
         first batch began; `identity`: the source's, if it is another one now."""
-        self._first, self._identity = first or self._first, identity or self._identity
-        self._notes |= {"query": query, "first": self._first, "identity": self._identity}
+        self.first, self._identity = first or self.first, identity or self._identity
+        self._notes |= {"query": query, "first": self.first, "identity": self._identity}
         write(self.path / NOTES, json.dumps(self._notes, indent=1))
-
-    @property
-    def first(self) -> Place:
-        """Where the first batch begins: found out once, for "latest" is elsewhere after a crash."""
-        return self._first  # type: ignore[no-any-return]
 
     def refuse_to_remove(self, sinks: Sequence[str]) -> None:
         """Have it; UsageError if it is in use, holds other things, or goes with none of the `sinks`."""

@@ -168,7 +168,7 @@ class LocalPipeline:
         self._snapped_s = self._moment_s = self._clock.monotonic_s()
         if not self._closed:
             made = self._ruled(self._live() if live else ahead(self._all()))
-            with closing(made if live else ahead(made)) as batches:
+            with closing(made if live else ahead(made, self._source.hurry)) as batches:
                 for each in batches:
                     self._write(each)
         self._keep(self._buckets.all_written())
@@ -249,8 +249,7 @@ class LocalPipeline:
                 f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
                 f"{self._checkpoint.path} does not have what it read: restore {what}, or start over with --fresh."
             )
-        others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
-        if others:
+        if others := {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}:
             raise StateMismatch(
                 f"the last batches were made by waterclock {min(others)}, which did not end cleanly, and this is "
                 f"{self._version}: their state has to be derived by the same. Start once with that version, let it end, "
@@ -287,8 +286,7 @@ class LocalPipeline:
 
     def _live(self) -> Generator[Input | None]:
         while not (self._ended.is_set() or self._is_closed()):
-            given = self._source.take()
-            if given is not None:
+            if (given := self._source.take()) is not None:
                 yield given
             else:  # rule 6 holds where nothing comes, too
                 self._keep(self._due(self._batch > min(self._kept.values())))

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from waterclock.local.record import Place
 from waterclock.local.sources import Input, Source
-from waterclock.rules.model import Rules
 from waterclock.streaming import frames
 from waterclock.streaming.topics.offsets import from_json, to_json
 from waterclock.streaming.topics.records import Records, TopicLayout, read_records, watermarks_of
@@ -42,11 +41,9 @@ class EventSource(Source):
 
     unit, where, idle_s = "records", "events", 0.0
 
-    def __init__(
-        self, events: Iterable[Any], columns: Mapping[str, str], rules: Rules, own: Own, per_batch: int
-    ) -> None:
+    def __init__(self, events: Iterable[Any], layout: TopicLayout, own: Own, per_batch: int) -> None:
         self._values: list[bytes | None] = list(map(_value, events))
-        self._layout, self._own, self._per_batch = TopicLayout(columns, {}, rules), own, per_batch
+        self._layout, self._own, self._per_batch = layout, own, per_batch
         self._at = 0
 
     def schema(self) -> pa.Schema:

@@ -99,6 +99,9 @@ class Source(ABC):
         """What it is, beside its names: one that was made anew under them is another."""
         return {}
 
+    def hurry(self) -> None:  # noqa: B027
+        """What does not come is waited for no longer, till it begins again; from another thread."""
+
     def close(self) -> None:  # noqa: B027
         """End of use."""
 

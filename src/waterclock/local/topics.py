@@ -92,7 +92,7 @@ class TopicSource(Source):
         return found
 
     def begin(self, places: Sequence[Place], live: bool) -> None:
-        topics, self._at = self._topics, places[-1]
+        topics, self._at, self._client.patience_s = self._topics, places[-1], PATIENCE_S
         ends: Offsets | None = None
         if self._tail is not None:  # of a run before
             self._tail.close()
@@ -182,11 +182,13 @@ class TopicSource(Source):
         ends = self._client.ends(sorted({*done, *self._client.partitions(self._topics.topics)}))
         return {f"{topic}/{n}": max(0, end - done.get((topic, n), 0)) for (topic, n), end in sorted(ends.items())}
 
+    def hurry(self) -> None:
+        self._client.patience_s = 0.0
+
     def close(self) -> None:
         self._client.close()
         if self._tail is not None:
             self._tail.close()
 
     def _fetched(self, before: Offsets, after: Offsets, on_loss: str) -> Iterable[Records]:
-        found = ranges(before, after)
-        return Fetcher(self._client, found, on_loss).records() if found else ()
+        return Fetcher(self._client, ranges(before, after), on_loss).records()

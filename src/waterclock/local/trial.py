@@ -28,7 +28,7 @@ from waterclock.streaming.frames import sum_counters
 from waterclock.streaming.toml.config import load
 from waterclock.streaming.toml.readers import Reader
 from waterclock.streaming.toml.steps import Outlet
-from waterclock.streaming.topics.records import own_watermark
+from waterclock.streaming.topics.records import TopicLayout, own_watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], pe
     assert known is not None, "refused"
     columns = {name: "int" if kind == "integer" else kind for name, kind in known.items()}  # JSON has one integer
     own = own_watermark if given.format == "kafka" else watermark_of_files
-    source = EventSource(events, columns, rules, partial(own, delay_us=config.watermark_delay_us), per_batch)
+    layout = TopicLayout(columns, {}, rules, getattr(given, "record", {}))
+    source = EventSource(events, layout, partial(own, delay_us=config.watermark_delay_us), per_batch)
     pipeline = LocalPipeline(
         source, rules, [Outlet(sink)], MemoryCheckpoint(), watermark_delay_us=config.watermark_delay_us, close=config.close,
         name=config.name, buckets=config.local.buckets, clock=ManualClock(),
@@ -123,6 +124,6 @@ class MemoryCheckpoint(LocalCheckpoint):
         super().__init__(Path(":memory:"))
 
     def take(self, settings: Mapping[str, Any], sink: str, source: Source) -> None:
-        self._first, self._snapshots = source.first(), Snapshots(self.path)
+        self.first, self._snapshots = source.first(), Snapshots(self.path)
 
     def begin(self, query: str, first: Any = None, identity: Any = None) -> None: ...

@@ -120,9 +120,11 @@ class RecordLayout:
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout(RecordLayout):
-    """The same, and what the rules need of the rows."""
+    """The same, and what the rules need of the rows. `told`: parts of the record that its value tells, as in a list of
+    events, where there is no record."""
 
     rules: Rules
+    told: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, rows: pa.Table) -> bool:
         return all_good(rows.select(self.judged()), self.rules)
@@ -132,12 +134,12 @@ class TopicLayout(RecordLayout):
 
     def judged(self) -> list[str]:
         """The columns by which an event, a heartbeat and a wrong row differ: what its producer meant to say."""
-        own = {self.rules.key, self.rules.time, self.rules.sequence}
-        return [*self.columns, *(column for column in self.record.values() if column in own)]
+        parts = {*self.record.values(), *self.told.values()} - {self.rules.key, self.rules.time, self.rules.sequence}
+        return [name for name in self.schema().names if name not in parts]
 
     def id_columns(self) -> list[str]:
         """The columns that make the id of a row that has none (rule 3), and those that the rules name."""
-        lies = {self.record.get(part) for part in WHERE_IT_LIES} - set(self.rules.columns())
+        lies = {of.get(part) for of in (self.record, self.told) for part in WHERE_IT_LIES} - set(self.rules.columns())
         return [name for name in self.schema().names if name not in lies]
 
 
