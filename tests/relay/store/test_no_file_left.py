@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near
-from waterclock.relay.store import PartitionStore
+from waterclock.relay.store import PartitionStore, folder
 from waterclock.relay.store.files import OURS
 from waterclock.relay.store.folder import Folder
 
@@ -54,9 +54,14 @@ def test_those_that_are_open_make_room(filed: Path, monkeypatch: pytest.MonkeyPa
         assert (store.rebuilt, store.pending) == (None, 6)
 
 
-def test_none_at_all_is_no_damage_and_leaves_no_lock(filed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of_the_manifest", [False, True])
+def test_none_at_all_is_no_damage_and_leaves_no_lock(
+    filed: Path, monkeypatch: pytest.MonkeyPatch, of_the_manifest: bool
+) -> None:
     with monkeypatch.context() as patch:
         no_file(patch, lambda: False)
+        if of_the_manifest:
+            patch.setattr(folder, "open_file", lambda path, mode: os.open(f"{path}.1.data", 0))  # as one of the others
         with pytest.raises(OSError, match="Too many open files"):
             PartitionStore(filed, US, Date())
     with PartitionStore(filed, US, Date()) as store:
