@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from math import inf
 from threading import Event, Timer
 
 import pytest
@@ -270,6 +271,20 @@ def test_nothing_waits_for_files_that_are_opened(
     else:
         followed(one, two)
         assert (two.follower.store, two.follower.store.pending) == (opened[0], 1)
+
+
+def test_what_was_opened_is_let_go_if_the_disk_is_nearly_full_then(
+    world: World, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was looked for 200 times a second, for as long as the disk was, and memory never went back to the system."""
+    one = world.started("one")
+    two = beside(one)
+    two.step(0)
+    assert two.standby._opening
+    monkeypatch.setattr(two.standby, "_is_roomy", lambda now_ns: False)
+    two.step(0)
+    assert (two.standby._opening, two.standby.wait_s()) == ({}, inf)
+    replace(one._context, folder=world.folder / "two").open_store(0).close()  # nobody has it
 
 
 def test_what_had_come_of_a_follower_that_ended_is_nothing_for_the_next_one(world: World, beside: Beside) -> None:

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near
-from waterclock.relay.store import PartitionStore
+from waterclock.relay.store import PartitionStore, folder
 from waterclock.relay.store.files import OURS
 from waterclock.relay.store.folder import Folder
 
@@ -31,11 +31,12 @@ def filed(tmp_path: Path) -> Path:
 
 
 def no_file(patch: pytest.MonkeyPatch, is_left: Callable[[], bool]) -> None:
-    """None of the store's can be opened unless one is left."""
+    """None of the store's can be opened unless one is left, nor its folder to be flushed."""
     real = os.open
 
     def opened(path: Any, *arguments: Any, **named: Any) -> int:
-        if OURS.fullmatch(os.path.basename(path)) and not is_left():
+        name = os.path.basename(path)
+        if (OURS.fullmatch(name) or name in (".manifest.new", US.folder_name())) and not is_left():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return real(path, *arguments, **named)
 
@@ -44,19 +45,25 @@ def no_file(patch: pytest.MonkeyPatch, is_left: Callable[[], bool]) -> None:
 
 def test_those_that_are_open_make_room(filed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with PartitionStore(filed, US, Date()) as store:
-        no_file(monkeypatch, lambda: len(store._files._open) < 2)
+        no_file(monkeypatch, lambda: not store._files._open)
         assert near(store, NOON + DAY) == dict(DUES)
-        append(store, [(5, NOON + 7 * HOUR)])
-        checkpoint(store, 6)
+        for origin in (5, 6):
+            append(store, [(origin, NOON + 7 * HOUR)])
+            checkpoint(store, origin + 1)
         assert len(store.find(b"cart-17")) == len(DUES)
     monkeypatch.undo()
     with PartitionStore(filed, US, Date()) as store:
-        assert (store.rebuilt, store.pending) == (None, 6)
+        assert (store.rebuilt, store.pending) == (None, 7)
 
 
-def test_none_at_all_is_no_damage_and_leaves_no_lock(filed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of_the_manifest", [False, True])
+def test_none_at_all_is_no_damage_and_leaves_no_lock(
+    filed: Path, monkeypatch: pytest.MonkeyPatch, of_the_manifest: bool
+) -> None:
     with monkeypatch.context() as patch:
         no_file(patch, lambda: False)
+        if of_the_manifest:
+            patch.setattr(folder, "open_file", lambda path, mode: os.open(f"{path}.1.data", 0))  # as one of the others
         with pytest.raises(OSError, match="Too many open files"):
             PartitionStore(filed, US, Date())
     with PartitionStore(filed, US, Date()) as store:

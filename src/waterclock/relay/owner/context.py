@@ -37,6 +37,7 @@ log = logging.getLogger("waterclock.relay")
 AGAIN_NS: Final = 1_000_000_000
 SAID_EVERY_NS: Final = 60_000_000_000
 _ANSWER_S: Final = 10.0
+_MORE_FILES: Final = "Raise ulimit -Hn (LimitNOFILE=)"
 # librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
 # it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
@@ -190,11 +191,12 @@ class DiskSpace:
                 self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
                 log.warning(
                     "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it "
-                    "does; what is due is delivered. Make room on that disk.",
+                    "does; what is due is delivered. %s.",
                     self._name,
                     self.wanted,
                     error.filename,
                     error.strerror,
+                    _MORE_FILES if error.errno in NO_FILE_LEFT else "Make room on that disk",
                 )
 
     def took(self) -> None:
@@ -209,7 +211,7 @@ def no_disk(name: str, error: OSError) -> EnvironmentMissing:
     """The error if the files of `name` cannot even be opened."""
     if error.errno in NO_FILE_LEFT:
         words = f"The files of {name} cannot be opened: {error.strerror}."
-        return EnvironmentMissing(f"{words} Raise ulimit -Hn (LimitNOFILE=).")
+        return EnvironmentMissing(f"{words} {_MORE_FILES}.")
     file = error.filename or "a file"
     return EnvironmentMissing(
         f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."

@@ -97,6 +97,8 @@ class Standby:
         self._next_ns = now_ns + EACH_NS
         if not self._is_roomy(now_ns):
             self._has_more = False
+            for number in tuple(self._opening):  # nobody takes it: each look would be for nothing
+                self.let_go(number)
             return 0
         self._begin(wanted)
         done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))

@@ -21,10 +21,11 @@ import errno
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from waterclock.disk import flush_folder, write_all
 from waterclock.errors import WaterclockError
@@ -36,6 +37,7 @@ MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
 READ_BYTES: Final = 4 << 20  # at a time, if a whole file is read
 OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
 NO_FILE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+T = TypeVar("T")
 
 
 class StoreDamaged(WaterclockError):
@@ -191,15 +193,18 @@ class StoreFiles:
             return self._open[name]
         return self._remember(name, self._opened(name, os.O_RDWR))
 
-    def _opened(self, name: str, flags: int) -> int:
-        """Rule 8."""
+    def making_room(self, deed: Callable[[], T]) -> T:
+        """Do something that opens a file. Rule 8."""
         try:
-            return os.open(self.folder / name, flags, 0o600)
+            return deed()
         except OSError as error:
             if error.errno not in NO_FILE_LEFT or not self._open:
                 raise
         self.close()
-        return os.open(self.folder / name, flags, 0o600)
+        return deed()
+
+    def _opened(self, name: str, flags: int) -> int:
+        return self.making_room(partial(os.open, self.folder / name, flags, 0o600))
 
     def _remember(self, name: str, fd: int) -> int:
         self._close(name)
@@ -232,7 +237,7 @@ class Flush:
                     self.written.discard(name)
                     yield
             if self.new_names:
-                flush_folder(self._files.folder)
+                self._files.making_room(partial(flush_folder, self._files.folder))
                 self.new_names = False
         except OSError as error:
             if error.errno in NO_FILE_LEFT:

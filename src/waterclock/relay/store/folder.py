@@ -47,7 +47,7 @@ from waterclock.disk import (
 )
 from waterclock.errors import UsageError
 from waterclock.outside import open_file, os, shutil
-from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged, StoreFiles
+from waterclock.relay.store.files import HEADER, NO_FILE_LEFT, OURS, DiskRefused, StoreDamaged, StoreFiles
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State
 from waterclock.relay.store.rows import MOST_TARGETS, ROW, Array, Payload, unpack
@@ -115,12 +115,15 @@ class Folder:
             raise DiskRefused(error, self.path / MANIFEST, len(data)) from None
 
     def read_manifest(self, identity: Identity) -> dict[str, Any] | None:
-        """What the manifest says; None if there is none. `StoreDamaged` if it is not whole, or not of this identity."""
+        """What the manifest says; None if there is none. `StoreDamaged` if it is not whole, or not of this identity;
+        OSError if no file is left to this process."""
         try:
             data = _whole(self.path / MANIFEST)
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno in NO_FILE_LEFT:
+                raise
             raise StoreDamaged(f"the manifest cannot be read: {error.strerror}") from None
         try:
             content: dict[str, Any] = unsealed(data)

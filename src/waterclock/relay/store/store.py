@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -327,7 +328,7 @@ class PartitionStore:
             yield
             if files is not self._files:
                 return  # the store was set aside
-        self._place.write_manifest(content)  # 4
+        files.making_room(partial(self._place.write_manifest, content))  # 4
         self.data_position = data_position
         self.fingerprint = fingerprint
         self.settled_position = settled_position
