@@ -26,8 +26,8 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of the slower tests in `make test`, where ARGS chooses none, in which they take turns (tests/turns.py)
 MINUTES_OF_TEST := 1
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
-MINUTES_OF_TEST_LONG := 6
-MINUTES_OF_TEST_SERVERS := 4
+MINUTES_OF_TEST_LONG := 3
+MINUTES_OF_TEST_SERVERS := 2
 # of its other slower tests, as MINUTES_OF_TEST: each has its turn within 3 days
 MINUTES_BESIDE_SERVERS := 3
 MINUTES_OF_TABLES := 0.25
@@ -56,7 +56,7 @@ test-loaded: export BESIDE := 8
 test test-loaded:
 	@TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_OF_TEST))} $(STEADY) -- -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
-test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (6; `all` for the whole), with the seed of the day
+test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (3; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \
 	  $(STEADY) -- -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
 

@@ -141,7 +141,7 @@ def _workloads(seed: int, few: bool) -> tuple[str, ...]:
         chosen = rng.choices([one.name for one in WORKLOADS], [one.share for one in WORKLOADS], k=rng.randrange(1, 4))
         return tuple(one.name for one in WORKLOADS if one.name in chosen)
     drawn = tuple(one.name for one in WORKLOADS if stream(seed, f"workload {one.name}").random() < one.share)
-    return drawn or tuple(one.name for one in WORKLOADS)
+    return drawn or tuple(one.name for one in WORKLOADS if one.share)
 
 
 def _marks(rng: Random, pair: bool, relays: bool) -> list[str]:
